@@ -1,8 +1,8 @@
-//! How many images a second are decoded and transformed, without a net: `cargo bench --bench data [-- THREADS…]`, by default
-//! with one thread and with all.
+//! How many images a second are decoded and transformed, without a net: `cargo bench --bench data [-- THREADS…]`, by
+//! default with one thread and with all.
 //!
-//! The images are JPEG files of 500x375 pixels, as large as ImageNet's are on average, that lie in the system's cache: no disk is
-//! measured. Every number is the best of three rounds of about a second.
+//! The images are JPEG files of 500x375 pixels, as large as ImageNet's are on average, that lie in the system's cache:
+//! no disk is measured. Every number is the best of three rounds of about a second.
 
 use image::{Rgb, RgbImage, codecs::jpeg::JpegEncoder};
 use microbatch::trainer::{

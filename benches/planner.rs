@@ -203,8 +203,8 @@ fn totals(groups: &[Vec<Cost>], count: u32) -> impl Iterator<Item = Bytes> + use
     })
 }
 
-/// Times the exact method on every net at many totals, each the better of two runs: what it takes depends on the instance
-/// much more than on its size.
+/// Times the exact method on every net at many totals, each the better of two runs: what it takes depends on the
+/// instance much more than on its size.
 fn report_spread(name: &str, nets: impl Iterator<Item = Vec<Vec<Cost>>>, totals_each: u32) {
     let mut times = Vec::new();
     for groups in nets {
@@ -308,8 +308,8 @@ fn synthetic_groups(first: usize, kernels: usize, size: usize) -> Vec<Vec<Cost>>
     (first..first + kernels).map(group).collect()
 }
 
-/// Desirable set of one kernel at 1024 under `all` with 16 algorithms, of which `sharing` share half of what a call costs
-/// whatever its size.
+/// Desirable set of one kernel at 1024 under `all` with 16 algorithms, of which `sharing` share half of what a call
+/// costs whatever its size.
 fn report_front(sharing: usize) {
     let algorithms: Vec<String> = (0..16).map(|index| format!("ALGORITHM_{index}")).collect();
     let row = |(index, name): (usize, &String), micro_batch: u32| {

@@ -7,7 +7,8 @@ use microbatch::planner::{Algorithm, Bytes, Measurement, desirable_set};
 use std::error::Error;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // FFT takes a millisecond to begin with, then half of one and a MiB for each sample; GEMM 2 ms a sample and no memory.
+    // FFT takes a millisecond to begin with, then half of one and a MiB for each sample; GEMM 2 ms a sample and no
+    // memory.
     let row = |algorithm: &str, samples: u32, time_ms: f64, workspace: Bytes| Measurement {
         algorithm: Algorithm::from(algorithm),
         micro_batch: samples,

@@ -15,7 +15,8 @@ use std::{path::PathBuf, process::ExitCode};
 pub struct Example {
     /// The model's name, and the example's.
     pub name: &'static str,
-    /// Samples per mini-batch: few enough for a processor. The files have the papers' numbers, which are meant for GPUs.
+    /// Samples per mini-batch: few enough for a processor. The files have the papers' numbers, which are meant for
+    /// GPUs.
     pub mini_batch: usize,
     /// Iterations of `train`.
     pub train_iterations: usize,
@@ -64,7 +65,8 @@ impl Example {
         }
     }
 
-    /// Trains on synthetic images: with labels that mean nothing there is nothing to test and no snapshot worth keeping.
+    /// Trains on synthetic images: with labels that mean nothing there is nothing to test and no snapshot worth
+    /// keeping.
     fn train(self, mut args: TrainArgs) -> Result<(), Error> {
         args.solver.get_or_insert_with(|| self.name.into());
         let mut notes = self.batch(&mut args.batch, &args.run);

@@ -3,7 +3,8 @@
 //! A convolution has several algorithms, and the fast ones need scratch memory in proportion to the number of samples.
 //! Give one a byte less than it wants and the library falls back to a slow one. Splitting the mini-batch into
 //! *micro-batches* brings the fast algorithm back under the limit, and the mathematics of training stays the same. This
-//! crate measures every algorithm, plans the split of every convolution kernel, and trains and times nets with the plan.
+//! crate measures every algorithm, plans the split of every convolution kernel, and trains and times nets with the
+//! plan.
 //!
 //! It is a facade: the work is done in five crates, re-exported here, each of which knows only those on its right.
 //!
@@ -14,8 +15,8 @@
 //! ```
 //!
 //! What is here itself is the command: [`args`] (what the user typed, checked), `commands` (what is done),
-//! `report` (what is printed of runs; of plans it is in [`figures`]), [`shapes`] (convolutions without a net), [`example`] (the same for one
-//! model of `models/`).
+//! `report` (what is printed of runs; of plans it is in [`figures`]), [`shapes`] (convolutions without a net),
+//! [`example`] (the same for one model of `models/`).
 //!
 //! # Glossary
 //!
@@ -67,9 +68,9 @@ use std::process::ExitCode;
 
 /// The whole `microbatch` command: reads the command line, does what it says, and tells how it went.
 ///
-/// The exit code is 0 for success, 1 for what went wrong on the way, 2 for options that cannot be honoured, and 128 plus
-/// the signal's number for what a signal has stopped; each error is one sentence on stderr. A closed
-/// output is no failure, but for a training, which has more to write than that.
+/// The exit code is 0 for success, 1 for what went wrong on the way, 2 for options that cannot be honoured, and 128
+/// plus the signal's number for what a signal has stopped; each error is one sentence on stderr. A closed output is no
+/// failure, but for a training, which has more to write than that.
 pub fn main() -> ExitCode {
     console::tell_panics_in_a_sentence();
     match args::Cli::try_parse() {

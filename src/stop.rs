@@ -18,8 +18,8 @@ pub struct SignalError(#[from] io::Error);
 
 static STOP: OnceLock<Stop> = OnceLock::new();
 
-/// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. While nothing listens to it, a signal ends the
-/// process as before; otherwise the second one does.
+/// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. While nothing listens to it, a signal ends
+/// the process as before; otherwise the second one does.
 pub(crate) fn stop() -> Result<Stop, SignalError> {
     if let Some(stop) = STOP.get() {
         return Ok(stop.clone());

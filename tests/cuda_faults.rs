@@ -1,5 +1,5 @@
-//! GPUs that others use too: no memory left, and two trainings at once. A program of its own, as no other test can run on the
-//! GPU meanwhile.
+//! GPUs that others use too: no memory left, and two trainings at once. A program of its own, as no other test can run
+//! on the GPU meanwhile.
 
 #[allow(dead_code, reason = "the suite uses the rest")]
 #[path = "suite/fixtures.rs"]

@@ -45,7 +45,7 @@ EXPORT int cudnnSetStream(void* handle, void* stream) {
     return SUCCESS;
 }
 
-// ---- The legacy API --------------------------------------------------------------------------------------------------
+// ---- The legacy API -------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -82,8 +82,8 @@ struct Algorithm {
 
 // An algorithm by its number in cuDNN's enum of the operation.
 Algorithm algorithm(const Convolution& convolution, int number) {
-    // Implicit (i) and with a table (p) or by matrices (g), direct (never applies), Fourier (f) and in tiles (t), Winograd (w)
-    // and in three steps (n).
+    // Implicit (i) and with a table (p) or by matrices (g), direct (never applies), Fourier (f) and in tiles (t),
+    // Winograd (w) and in three steps (n).
     const char* kinds[] = {"ipg-ftwn", "ipftwn", "ipfp-nt"};
     const char* of_operation = kinds[convolution.operation];
     char kind = number < 0 || number >= int(strlen(of_operation)) ? '-' : of_operation[number];

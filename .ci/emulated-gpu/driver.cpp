@@ -1,5 +1,5 @@
-// The CUDA driver but for its modules, as far as it is called here. Device memory is memory of the processor with guard pages at
-// both ends, and work is done when it is asked for.
+// The CUDA driver but for its modules, as far as it is called here. Device memory is memory of the processor with guard
+// pages at both ends, and work is done when it is asked for.
 #include "gpu.h"
 #include <cstdint>
 #include <cstdio>
@@ -69,7 +69,7 @@ int refusal() { return lost ? lost : has_context ? OK : INVALID_CONTEXT; }
 
 int refusal_of_waiting() { return lost ? lost : recordings_here > 0 ? NOT_WHILE_RECORDING : OK; }
 
-// ---- Devices ---------------------------------------------------------------------------------------------------------
+// ---- Devices --------------------------------------------------------------------------------------------------------
 
 EXPORT int cuInit(unsigned) { return OK; }
 
@@ -137,7 +137,7 @@ EXPORT int cuGetErrorString(int error, const char** text) {
     return OK;
 }
 
-// ---- Memory ----------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 EXPORT int cuMemGetInfo_v2(size_t* free, size_t* total) {
     std::lock_guard<std::mutex> guard(memory_lock);
@@ -226,7 +226,7 @@ EXPORT int cuMemsetD8Async(void* to, unsigned char value, size_t bytes, void* st
     return enqueue(stream, 0.003 + bytes / 3e9, [=] { memset(to, value, bytes); });
 }
 
-// ---- Streams, events and recordings ------------------------------------------------------------------------------------
+// ---- Streams, events and recordings ---------------------------------------------------------------------------------
 
 int enqueue(void* raw, double ms, std::function<void()> work) {
     Stream* stream = static_cast<Stream*>(raw);

@@ -15,8 +15,8 @@ struct Recording {
     bool is_broken = false;
 };
 
-// A stream does its work when it is asked to. Its clock says what the work would take on a GPU, by a model that is the same
-// every time: choices of algorithms do not depend on the machine.
+// A stream does its work when it is asked to. Its clock says what the work would take on a GPU, by a model that is the
+// same every time: choices of algorithms do not depend on the machine.
 struct Stream {
     std::recursive_mutex busy;
     std::shared_ptr<Recording> recording;

@@ -60,7 +60,8 @@ using Reference = std::shared_ptr<Node>;
 
 Reference& node_of(void* descriptor) { return *static_cast<Reference*>(descriptor); }
 
-// An engine with its notes: 0 are tensor cores, 5 is Winograd; of its behaviour, 0 is that it is compiled when it is built.
+// An engine with its notes: 0 are tensor cores, 5 is Winograd; of its behaviour, 0 is that it is compiled when it is
+// built.
 struct Engine {
     int index;
     std::map<int, int64_t> knobs;

@@ -1,8 +1,8 @@
 // CUDA C++ on the processor: CUDA kernels are compiled behind this text, which runs them thread by thread.
 //
-// The threads of a block take turns, each on a stack of its own: one runs until it waits for its warp or its block, then the
-// next. The order changes from turn to turn, so that what depends on it shows. Threads that wait for others that never come end
-// the process with a sentence.
+// The threads of a block take turns, each on a stack of its own: one runs until it waits for its warp or its block,
+// then the next. The order changes from turn to turn, so that what depends on it shows. Threads that wait for others
+// that never come end the process with a sentence.
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
@@ -92,7 +92,8 @@ struct Thread {
     void* stack = nullptr;
     void* top = nullptr;
     State state = State::Ended;
-    // What it shows the others of its warp, in the last shuffle and in the one before: who is still there may look at it.
+    // What it shows the others of its warp, in the last shuffle and in the one before: who is still there may look at
+    // it.
     unsigned char shown[2][8];
     unsigned shuffles = 0;
 };
@@ -170,7 +171,8 @@ static void begin(Thread& thread) {
     abort();
 }
 
-// Lets the threads go on that have all arrived: those of warps, or else those of the block. Whether there are any to go on.
+// Lets the threads go on that have all arrived: those of warps, or else those of the block. Whether there are any to go
+// on.
 static bool release(unsigned count) {
     bool some = false, all_at_block = true, all_ended = true;
     for (unsigned first = 0; first < count; first += 32) {

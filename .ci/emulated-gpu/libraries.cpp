@@ -27,7 +27,7 @@ void write_number(void* numbers, size_t at, bool is_bf16, float value) {
     static_cast<uint16_t*>(numbers)[at] = bits >> 16;
 }
 
-// ---- cuBLAS ----------------------------------------------------------------------------------------------------------
+// ---- cuBLAS ---------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -105,7 +105,7 @@ EXPORT int cublasGemmEx(void* handle, int of_a, int of_b, int m, int n, int k, c
     return product(handle, m, n, k, *alpha, left, right, *beta, Matrix{c, type_c == BF16, false, stride_c});
 }
 
-// ---- NCCL ------------------------------------------------------------------------------------------------------------
+// ---- NCCL -----------------------------------------------------------------------------------------------------------
 
 namespace {
 

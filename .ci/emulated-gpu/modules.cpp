@@ -38,7 +38,7 @@ string folder_of_library() {
 
 }  // namespace
 
-// ---- Modules ---------------------------------------------------------------------------------------------------------
+// ---- Modules --------------------------------------------------------------------------------------------------------
 
 EXPORT int cuModuleLoadData(void** module, const void* image) {
     if (int error = refusal_of_waiting()) return error;
@@ -82,7 +82,7 @@ EXPORT int cuLaunchKernel(void* raw, unsigned x, unsigned y, unsigned z, unsigne
     });
 }
 
-// ---- NVRTC -----------------------------------------------------------------------------------------------------------
+// ---- NVRTC ----------------------------------------------------------------------------------------------------------
 
 EXPORT int nvrtcCreateProgram(void** program, const char* source, const char*, int, const char**, const char**) {
     *program = new Program{source, "", ""};

@@ -9,12 +9,13 @@
 //! cargo bench --bench memory -- soak --device cuda:0 --batch 32 --iterations 2000
 //! ```
 //!
-//! Every row is a run of the command in a process of its own, with a time limit: no row takes another's memory or time, and
-//! one that fails says why in its place. Rows are written as they are known. On a GPU they are measured (`time`), with a
-//! recorded device they are planned (`plan`). They stand in the order of the papers, and what the time does not suffice for is
-//! missing at the end; `vdnn`, `accudnn` or `aims` makes one of the tables. The last says how much slower plans in parts of the
-//! memory are, and how much slower any plan is, by its bound. `sweep` plans nets in many parts of their memory, and fails if more
-//! memory or another policy is faster than less of it or the joint plan; `planning` says how long planning takes.
+//! Every row is a run of the command in a process of its own, with a time limit: no row takes another's memory or time,
+//! and one that fails says why in its place. Rows are written as they are known. On a GPU they are measured (`time`),
+//! with a recorded device they are planned (`plan`). They stand in the order of the papers, and what the time does not
+//! suffice for is missing at the end; `vdnn`, `accudnn` or `aims` makes one of the tables. The last says how much
+//! slower plans in parts of the memory are, and how much slower any plan is, by its bound. `sweep` plans nets in many
+//! parts of their memory, and fails if more memory or another policy is faster than less of it or the joint plan;
+//! `planning` says how long planning takes.
 
 mod rows;
 mod soak;

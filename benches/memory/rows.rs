@@ -100,8 +100,8 @@ impl Bench {
         Ok(file.display().to_string())
     }
 
-    /// Milliseconds of an iteration, the most and the mean of the bytes that it takes on the device, and the milliseconds of an
-    /// iteration in any memory and of the fastest that may be in this one.
+    /// Milliseconds of an iteration, the most and the mean of the bytes that it takes on the device, and the
+    /// milliseconds of an iteration in any memory and of the fastest that may be in this one.
     pub(super) fn row(&self, net: &str, batch: usize, policy: &str, budget: &str) -> Outcome<[f64; 5]> {
         let device = self.text("device", "h200");
         let base = format!(

@@ -22,7 +22,8 @@ const VDNN: [(&str, usize, &str); 10] = [
     ("416", 32, "base 67.1 GB; dyn 4.2 GB, not slower"),
 ];
 
-/// Policies of the vDNN tables, and the budgets that they have: those that never change what they offload have what they need.
+/// Policies of the vDNN tables, and the budgets that they have: those that never change what they offload have what
+/// they need.
 const POLICIES: [(&str, &str); 6] = [
     ("vdnn-all:m", EVERYTHING),
     ("vdnn-all:p", EVERYTHING),
@@ -32,8 +33,8 @@ const POLICIES: [(&str, &str); 6] = [
     ("joint", TITAN_X),
 ];
 
-/// The nets of AccUDNN: its largest mini-batch and images/s in 12 GB, Caffe's of both, and how many times its mini-batch ours
-/// is to train.
+/// The nets of AccUDNN: its largest mini-batch and images/s in 12 GB, Caffe's of both, and how many times its
+/// mini-batch ours is to train.
 const ACCUDNN: [(&str, [usize; 2], [usize; 2], f64); 7] = [
     ("alexnet", [1032, 853], [848, 865], 3.0),
     ("googlenet", [286, 245], [150, 263], 2.0),
@@ -44,8 +45,8 @@ const ACCUDNN: [(&str, [usize; 2], [usize; 2], f64); 7] = [
     ("resnet152", [54, 24], [13, 19], 3.0),
 ];
 
-/// What a part of the memory is to cost at most: a net, its mini-batch and arithmetic, the part of what keeping everything takes
-/// (or bytes, if more than 1), and percents of the time.
+/// What a part of the memory is to cost at most: a net, its mini-batch and arithmetic, the part of what keeping
+/// everything takes (or bytes, if more than 1), and percents of the time.
 const AIMS: [(&str, usize, &str, f64, f64); 6] = [
     ("resnet50", 256, "fp32", 0.5, 4.0),
     ("resnet50", 256, "fp32", 0.33, 10.0),

@@ -229,7 +229,8 @@ def compare(args, shapes, rows):
 def tune(args, shapes, rows):
     halves(args, shapes)
     weights = args.out / "known.safetensors"
-    # With `--weights` a net keeps torchvision's normalization: so do the weights that it starts from. Any file will do for that.
+    # With `--weights` a net keeps torchvision's normalization: so do the weights that it starts from. Any file will do
+    # for that.
     weights.write_bytes(struct.pack("<Q", 2) + b"{}")
     known = init(args, "half", args.out / "known", args.epochs, args.batch, 1, "--weights", weights)
     solver = (known / "solver.prototxt").read_text()

@@ -1,5 +1,5 @@
-//! Gives the CPU kernels of this build a name, so that measurements of other kernels are not taken for theirs: a hash of
-//! their sources, the compiler and how it optimises.
+//! Gives the CPU kernels of this build a name, so that measurements of other kernels are not taken for theirs: a hash
+//! of their sources, the compiler and how it optimises.
 
 use std::{
     env, fs,

@@ -23,7 +23,8 @@ pub struct MeasuringArgs {
     /// Measure nothing: plan from what the database has
     #[arg(long, conflicts_with = "benchmark_devices")]
     pub offline: bool,
-    /// GPUs that measure at the same time, of the model of the one that runs: all, or numbers such as 0,1 [default: the one that runs]
+    /// GPUs that measure at the same time, of the model of the one that runs: all, or numbers such as 0,1 [default: the
+    /// one that runs]
     #[arg(long, value_name = "GPUS")]
     pub benchmark_devices: Option<BenchmarkDevices>,
     /// The variables below the options, read when these are.
@@ -60,8 +61,8 @@ impl MeasuringArgs {
     /// The same for measurements of `device`.
     ///
     /// # Errors
-    /// As [`MeasuringArgs::records`]; or GPUs to measure on that are not there, are of another model than `device`, or, if
-    /// they are typed, cannot measure for it.
+    /// As [`MeasuringArgs::records`]; or GPUs to measure on that are not there, are of another model than `device`, or,
+    /// if they are typed, cannot measure for it.
     pub fn records_of(&self, device: &Device) -> Result<Records, Error> {
         let records = self.records()?;
         let of_variable = self.environment.get(DEVICES)?;

@@ -129,9 +129,9 @@ pub enum Family {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `train` and `time` take several, each with a
-    /// mini-batch of its own: cuda:0,1, all (GPUs), or cpu,cpu; `plan` and `figures` a recorded GPU, h200, or recorded:FILE,
-    /// a cost table
+    /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `train` and `time` take several, each
+    /// with a mini-batch of its own: cuda:0,1, all (GPUs), or cpu,cpu; `plan` and `figures` a recorded GPU, h200, or
+    /// recorded:FILE, a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads of the CPU to run on [default: all]
@@ -140,8 +140,8 @@ pub struct RunArgs {
     /// Arithmetic of matrix products on a GPU: fp32, or tf32 (inputs rounded to 10-bit mantissas)
     #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
     pub math: Math,
-    /// Numbers of feature maps and their gradients on a GPU: fp32, or bf16 (8 bits of mantissa); weights, statistics and
-    /// losses stay in fp32
+    /// Numbers of feature maps and their gradients on a GPU: fp32, or bf16 (8 bits of mantissa); weights, statistics
+    /// and losses stay in fp32
     #[arg(long, value_name = "DTYPE", default_value = "fp32", value_parser = dtype)]
     pub dtype: ElementType,
     /// Order of feature maps on a GPU: nchw, or nhwc (channels last); files of weights and snapshots stay in nchw
@@ -237,13 +237,15 @@ pub struct PlanArgs {
     /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
     #[arg(long, help_heading = "Planning")]
     pub explain: bool,
-    /// Write the planned iteration of a policy for memory in Chrome's trace format, which chrome://tracing and Perfetto show
+    /// Write the planned iteration of a policy for memory in Chrome's trace format, which chrome://tracing and Perfetto
+    /// show
     #[arg(long, value_name = "FILE", requires = "device_memory")]
     pub trace: Option<PathBuf>,
     /// List the kernels that were recorded of --device, and plan nothing
     #[arg(long, help_heading = "Planning", conflicts_with_all = ["NetArgs", "ShapeArgs", "explain"])]
     pub list: bool,
-    /// Draw what every kernel would take, undivided and as planned (with --gpus: images/s by their number), into this file: .svg or .png
+    /// Draw what every kernel would take, undivided and as planned (with --gpus: images/s by their number), into this
+    /// file: .svg or .png
     #[arg(long, value_name = "FILE", value_parser = drawing, help_heading = "Planning")]
     pub plot: Option<PathBuf>,
     /// Predict images/s of up to N GPUs, each with this mini-batch
@@ -344,7 +346,8 @@ pub struct FiguresArgs {
     /// Only figures whose names contain this, such as alexnet or cliff
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// A net of the figures, or deepbench; may be repeated [default: all that were recorded; on a CPU all nets, at mini-batch 32]
+    /// A net of the figures, or deepbench; may be repeated [default: all that were recorded; on a CPU all nets, at
+    /// mini-batch 32]
     #[arg(long, value_name = "NET")]
     pub net: Vec<String>,
     /// Whose measurements: h200 or recorded:FILE, or a device of this machine, which is measured: cpu, cuda, cuda:N

@@ -19,8 +19,8 @@ pub struct TrainArgs {
     /// Resume from the newest snapshot of the prefix that is whole, if there is one
     #[arg(long, conflicts_with_all = ["snapshot", "no_snapshot"])]
     pub resume: bool,
-    /// Start from these weights, our own, PyTorch's as safetensors, or a caffemodel: layers of the same names are copied; of
-    /// several files later ones win. With --resume, where there is no snapshot yet
+    /// Start from these weights, our own, PyTorch's as safetensors, or a caffemodel: layers of the same names are
+    /// copied; of several files later ones win. With --resume, where there is no snapshot yet
     #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
     pub weights: Vec<PathBuf>,
     /// Iterations of the whole training; overrides the file's
@@ -44,11 +44,12 @@ pub struct TrainArgs {
     /// Write no snapshot
     #[arg(long, conflicts_with = "snapshot_prefix")]
     pub no_snapshot: bool,
-    /// Keep the last N snapshots and that of the test with the lowest loss, and remove others of this training [default: all]
+    /// Keep the last N snapshots and that of the test with the lowest loss, and remove others of this training
+    /// [default: all]
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "no_snapshot")]
     pub keep: Option<usize>,
-    /// Write what is displayed, tested and saved into this file as it happens, a JSON object a line; a resumed training goes on
-    /// in it
+    /// Write what is displayed, tested and saved into this file as it happens, a JSON object a line; a resumed training
+    /// goes on in it
     #[arg(long, value_name = "FILE", help_heading = "Metrics")]
     pub log: Option<PathBuf>,
     /// Write the same numbers for TensorBoard into this folder

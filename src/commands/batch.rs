@@ -69,7 +69,8 @@ impl BatchSearch {
         Ok(fitting)
     }
 
-    /// What mini-batches up to the `largest` without workspaces bring: those of whose kernels there are measurements, or can be.
+    /// What mini-batches up to the `largest` without workspaces bring: those of whose kernels there are measurements,
+    /// or can be.
     pub(super) fn report(
         &self,
         origin: &mut Origin,
@@ -96,8 +97,8 @@ impl BatchSearch {
         Ok(BatchReport::new(policy, budget, largest.max(1), points))
     }
 
-    /// What `mini_batch` samples bring; nothing if they do not fit with the workspaces of their kernels, or if these were not
-    /// measured and cannot be.
+    /// What `mini_batch` samples bring; nothing if they do not fit with the workspaces of their kernels, or if these
+    /// were not measured and cannot be.
     fn point(
         &self,
         origin: &mut Origin,

@@ -1,5 +1,5 @@
-//! Plans for a budget of device memory: every kernel may have what is free at its own step, and under a policy for memory
-//! feature maps leave the device.
+//! Plans for a budget of device memory: every kernel may have what is free at its own step, and under a policy for
+//! memory feature maps leave the device.
 
 use super::origin::Origin;
 use crate::Error;
@@ -71,7 +71,8 @@ pub(super) struct Goal {
 }
 
 impl Goal {
-    /// The plan and the actions of net number `net` of `nets`, which share an arena, and what becomes of its feature maps.
+    /// The plan and the actions of net number `net` of `nets`, which share an arena, and what becomes of its feature
+    /// maps.
     pub(super) fn plan(
         self,
         origin: &mut Origin,

@@ -25,8 +25,8 @@ use trainer::{
     spec::Phase,
 };
 
-/// A net of the papers: its name, how the names of its figures begin, its title, its mini-batch, and channels, height and width
-/// of an image where only the data says.
+/// A net of the papers: its name, how the names of its figures begin, its title, its mini-batch, and channels, height
+/// and width of an image where only the data says.
 type PaperNet = (&'static str, &'static str, &'static str, usize, Option<[usize; 3]>);
 
 /// All of them; the first is looked at most. A recorded device has figures of those that its tables have.

@@ -142,8 +142,8 @@ impl Origin {
         console.text(report)
     }
 
-    /// Plans `kernels`, each within a limit of its own if there are some; what was not measured is said as the user can help
-    /// it.
+    /// Plans `kernels`, each within a limit of its own if there are some; what was not measured is said as the user can
+    /// help it.
     pub(super) fn plan(
         &mut self,
         kernels: &[Kernel],

@@ -78,8 +78,8 @@ impl Subject {
     }
 }
 
-/// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans other
-/// convolutions, or from a recorded table.
+/// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans
+/// other convolutions, or from a recorded table.
 pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     if args.list {
@@ -133,7 +133,8 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     console.object(&Report { layer_memory, outline, ..report })
 }
 
-/// What several GPUs bring, each of which runs `plan`: gradients are added up as soon as the first layer that has them is done.
+/// What several GPUs bring, each of which runs `plan`: gradients are added up as soon as the first layer that has them
+/// is done.
 fn scaling(session: &mut Session, plan: &Plan, (link, gpus): (Link, usize)) -> Result<ScalingReport, Error> {
     let (kernels, rates) = (session.kernels().swap_remove(0), session.origin.rates());
     let net = session.nets.remove(0);

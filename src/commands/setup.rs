@@ -196,7 +196,8 @@ impl Session {
         Some(kernels.iter().enumerate().map(budget).collect())
     }
 
-    /// The limit of every net's plan, as it stands in the plan: the most that the budget leaves to any kernel, if there is one.
+    /// The limit of every net's plan, as it stands in the plan: the most that the budget leaves to any kernel, if there
+    /// is one.
     fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
         match self.budgets(kernels) {
             Some(budgets) => budgets.iter().map(|budget| budget.largest).collect(),
@@ -236,8 +237,8 @@ impl Session {
         (Recorded { plans, schedules }, origin)
     }
 
-    /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was. Of several ranks the
-    /// first does.
+    /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was. Of several
+    /// ranks the first does.
     pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
         if !self.group.leads() {
             return Ok(());
@@ -309,8 +310,8 @@ impl Session {
         Ok(planned)
     }
 
-    /// The policy for memory, and its budget: that of a snapshot, else what is asked for, else ours where not everything fits;
-    /// nothing where everything stays on the device.
+    /// The policy for memory, and its budget: that of a snapshot, else what is asked for, else ours where not
+    /// everything fits; nothing where everything stays on the device.
     fn goal(&self, recorded: &Recorded, budgets: Option<&[Budget<'_>]>) -> Result<Option<Goal>, Error> {
         let (Some(budget), Some(budgets)) = (self.device_memory, budgets) else { return Ok(None) };
         let is_planned = recorded.plans.first().is_some_and(Option::is_some);
@@ -326,8 +327,8 @@ impl Session {
         Ok((policy != MemoryPolicy::Keep).then_some(Goal { policy, budget }))
     }
 
-    /// Verifies the kernels if asked to, lays the nets out under their plans, and prints plan and memory; refuses what there
-    /// is no memory for. The nets go to the run.
+    /// Verifies the kernels if asked to, lays the nets out under their plans, and prints plan and memory; refuses what
+    /// there is no memory for. The nets go to the run.
     pub(super) fn lay_out(
         &mut self,
         Planned { plans, schedules, .. }: &Planned,
@@ -379,8 +380,8 @@ pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> 
     }
 }
 
-/// Prints the policies and sums of the first net's plan, the memory of its run, and what a budget of memory allows, if there
-/// is one.
+/// Prints the policies and sums of the first net's plan, the memory of its run, and what a budget of memory allows, if
+/// there is one.
 pub(super) fn announce(
     Planned { plans, budget, schedule, .. }: &Planned,
     memory: &MemoryEstimate,

@@ -32,8 +32,8 @@ struct Report {
     confusion: Option<Confusion>,
 }
 
-/// Runs trained weights over test data, once if nobody says otherwise, and averages the net's outputs. A signal (Ctrl-C) ends it after its mini-batch, with
-/// the averages of those before.
+/// Runs trained weights over test data, once if nobody says otherwise, and averages the net's outputs. A signal
+/// (Ctrl-C) ends it after its mini-batch, with the averages of those before.
 pub(crate) fn test(args: &TestArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     // What is wrong with them should not come out after measuring.
@@ -100,8 +100,8 @@ fn classified(spec: &NetSpec) -> Result<[String; 2], Error> {
 /// The means of a net's outputs, and over how many mini-batches.
 type Tested = (Vec<TestOutput>, usize);
 
-/// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is stopped. Counts
-/// what each sample is taken for, if there are blobs for that, once for each.
+/// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is
+/// stopped. Counts what each sample is taken for, if there are blobs for that, once for each.
 fn mean_outputs(
     running: &mut Execution,
     (iterations, again): (usize, usize),

@@ -64,8 +64,8 @@ pub(crate) fn output_lines(output: &TestOutput) -> impl Iterator<Item = String> 
 /// Most classes whose counts fit the page.
 const MOST_CLASSES: usize = 16;
 
-/// What each class was taken for: all counts of few classes, of more the share that was recognised, the share that was right
-/// of what was taken for it, and the class that it was mostly mistaken for.
+/// What each class was taken for: all counts of few classes, of more the share that was recognised, the share that was
+/// right of what was taken for it, and the class that it was mostly mistaken for.
 pub(crate) fn confusion_table(confusion: &Confusion) -> String {
     let Confusion { names, counts } = confusion;
     let width = counts.iter().flatten().max().map_or(1, |most| most.to_string().len()).max(2) + 1;

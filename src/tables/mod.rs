@@ -47,8 +47,8 @@ impl<'a> RecordedDevice<'a> {
         }
     }
 
-    /// Whether it is a GPU: of a file by its first line, the header. What cannot be read is refused when the whole table
-    /// is.
+    /// Whether it is a GPU: of a file by its first line, the header. What cannot be read is refused when the whole
+    /// table is.
     pub(crate) fn is_gpu(self) -> bool {
         let Self::File(file) = self else { return true };
         let header = || -> Option<CostTable> {

@@ -1,7 +1,7 @@
 //! Runs a surface on many inputs, and says which of them panic, take too long or take too much memory.
 //!
-//! Input number i is a function of (seed, i). Before it is used it is written to a file, for surfaces that read files, and so
-//! that it survives whatever happens: a fault that ends the process leaves it there.
+//! Input number i is a function of (seed, i). Before it is used it is written to a file, for surfaces that read files,
+//! and so that it survives whatever happens: a fault that ends the process leaves it there.
 
 use crate::counting::{Usage, measured};
 use rand::SeedableRng;
@@ -297,7 +297,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn processor_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name in brackets, which may hold anything, times are the 12th and 13th field, in hundredths of a second.
+    // Behind the name in brackets, which may hold anything, times are the 12th and 13th field, in hundredths of a
+    // second.
     let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().skip(11).take(2));
     let ticks = fields.map(|fields| fields.filter_map(|field| field.parse::<u64>().ok()).sum());
     ticks.map_or_else(|| START.elapsed(), |ticks: u64| Duration::from_millis(10 * ticks))

@@ -1,5 +1,5 @@
-//! The book's commands print what the book says. `MICROBATCH_UPDATE=1 cargo test --test suite book` writes what they print
-//! today into it.
+//! The book's commands print what the book says. `MICROBATCH_UPDATE=1 cargo test --test suite book` writes what they
+//! print today into it.
 
 use crate::fixtures::{program, root, text};
 use std::{fs, path::PathBuf, process::Command};
@@ -30,8 +30,8 @@ fn output(command: &str) -> Vec<String> {
     text(&output.stdout).lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// The lines of `printed` that `shown`, without what it leaves out, should be: as many as are there, from the one on that
-/// begins with the same two words.
+/// The lines of `printed` that `shown`, without what it leaves out, should be: as many as are there, from the one on
+/// that begins with the same two words.
 fn refreshed(shown: &[&str], printed: &[String]) -> Vec<String> {
     let begin = |line: &str| line.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
     let (mut lines, mut next) = (Vec::new(), 0);

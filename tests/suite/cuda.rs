@@ -199,7 +199,8 @@ fn a_net_is_timed_in_every_format() {
 
 const CLASSES: u32 = 4;
 
-/// How bright a point is in a picture of `class`: stripes lying, standing and slanted, and rings, of any width and phase.
+/// How bright a point is in a picture of `class`: stripes lying, standing and slanted, and rings, of any width and
+/// phase.
 fn brightness(class: u32, [x, y]: [f64; 2], frequency: f64, phase: f64) -> f64 {
     let distance = match class {
         0 => y,

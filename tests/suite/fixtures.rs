@@ -64,7 +64,8 @@ pub(crate) fn png<const CHANNELS: usize>(side: u32, pixel: impl Fn(u32, u32) -> 
     bytes
 }
 
-/// The repository: where it was built, or, for tests that were copied to another machine (`.ci/gpu-tests`), where they lie.
+/// The repository: where it was built, or, for tests that were copied to another machine (`.ci/gpu-tests`), where they
+/// lie.
 pub(crate) fn root() -> PathBuf {
     copied().unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")))
 }

@@ -260,7 +260,8 @@ fn a_test_that_is_stopped_says_what_it_has_found() {
     assert!(said.contains("\nLoss: ") && said.contains("\naccuracy = "), "{said}");
 }
 
-/// Where stderr is no terminal, measuring says every few seconds how far it is; what was measured when it is stopped is kept.
+/// Where stderr is no terminal, measuring says every few seconds how far it is; what was measured when it is stopped is
+/// kept.
 #[test]
 fn measuring_tells_its_progress_and_can_be_stopped() {
     let folder = Folder::new();

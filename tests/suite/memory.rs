@@ -130,8 +130,8 @@ fn every_policy_keeps_its_budget_on(device: &str) {
     }
 }
 
-/// On the tables of a GPU, in eighths of the memory that everything takes: more memory never costs time, and no other policy is
-/// faster in as much of it, or has a plan where this one has none.
+/// On the tables of a GPU, in eighths of the memory that everything takes: more memory never costs time, and no other
+/// policy is faster in as much of it, or has a plan where this one has none.
 #[test]
 fn joint_plans_of_recorded_nets_are_never_slower_with_more_memory_or_than_others() {
     let folder = Folder::new();

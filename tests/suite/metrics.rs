@@ -57,7 +57,8 @@ fn a_log_begins_with_its_manifest_and_has_all_that_is_said() {
     );
 }
 
-/// The lines of what is done again are not there twice, one that was cut by a kill goes, and one that was not written comes.
+/// The lines of what is done again are not there twice, one that was cut by a kill goes, and one that was not written
+/// comes.
 #[test]
 fn a_resumed_training_goes_on_in_its_log_without_gap_or_double_line() {
     let folder = Folder::new();

@@ -44,7 +44,8 @@ fn drawn(arguments: &str) -> Folder {
     folder
 }
 
-/// Its first layer begins with weights of about 1e-4, which see next to nothing of pixels that are divided by their deviation.
+/// Its first layer begins with weights of about 1e-4, which see next to nothing of pixels that are divided by their
+/// deviation.
 #[test]
 fn a_net_that_takes_pixels_as_they_are_learns() {
     let folder = Folder::new();

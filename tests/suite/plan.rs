@@ -264,7 +264,8 @@ fn a_run_keeps_its_budget_of_memory() {
     refused(&folder, &format!("{train} --device-memory 4096"), &["--device-memory 4 KiB", "smallest budget"]);
 }
 
-/// What a table of a GPU predicts is planned as on that GPU: the file's mini-batch, the paper's limit, and no word of a CPU.
+/// What a table of a GPU predicts is planned as on that GPU: the file's mini-batch, the paper's limit, and no word of a
+/// CPU.
 #[test]
 fn a_gpu_s_table_has_a_gpu_s_defaults_and_needs_no_data() {
     let folder = Folder::new();

@@ -111,7 +111,8 @@ fn the_last_snapshots_and_the_best_are_kept() {
 fn a_training_ends_when_tests_get_no_better() {
     let folder = Folder::new();
     folder.change_solver(&[["test_interval: 10", "test_interval: 3"], ["max_iter: 12", "max_iter: 1000"]]);
-    // So small a rate changes nothing, and no test is better than the first: each sees other data, so all the same 4 are made.
+    // So small a rate changes nothing, and no test is better than the first: each sees other data, so all the same 4
+    // are made.
     let train = "train --solver solver.prototxt --snapshot-prefix s/small --base-lr 1e-30 --patience 3";
     folder.change_net("batch_size: 8", "batch_size: 100");
     let report = folder.json(train);

@@ -4,9 +4,9 @@
 //! cargo run --release -p microbatch-layers --example bandwidth
 //! ```
 //!
-//! Each row is an operation on blobs of some samples, channels and pixels, with the passes over such a blob that it needs at
-//! least, by which its rate counts. A blob that fits the GPU's second-level cache may be faster than a copy from memory; one
-//! below 8 MiB is limited by how fast this program launches.
+//! Each row is an operation on blobs of some samples, channels and pixels, with the passes over such a blob that it
+//! needs at least, by which its rate counts. A blob that fits the GPU's second-level cache may be faster than a copy
+//! from memory; one below 8 MiB is limited by how fast this program launches.
 
 use cudnn_layers::{
     AxisExtents,

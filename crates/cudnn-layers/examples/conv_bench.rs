@@ -4,9 +4,9 @@
 //! cargo run --release -p cudnn-layers --example conv_bench -- <layer> <algorithm> <threads> [mini-batch] [operation]
 //! ```
 //!
-//! `<layer>` is a name of [`LAYERS`] or `all`, `<algorithm>` and `[operation]` any part of a name or `all`; the mini-batch
-//! is 16 unless given. GF/s, of the best run, counts the operations of a direct convolution, taps
-//! on the padding included.
+//! `<layer>` is a name of [`LAYERS`] or `all`, `<algorithm>` and `[operation]` any part of a name or `all`; the
+//! mini-batch is 16 unless given. GF/s, of the best run, counts the operations of a direct convolution, taps on the
+//! padding included.
 
 use cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, kernel_id, operand_lens};
 use std::time::{Duration, Instant};

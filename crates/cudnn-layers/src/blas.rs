@@ -8,8 +8,8 @@ use tensor::{
     cuda::{Cuda, CudaError, Library, Stream},
 };
 
-/// `call!(function(arguments))`: a function of cuBLAS, with its obligations, whose failure becomes an error that names it; the
-/// library is known to be there.
+/// `call!(function(arguments))`: a function of cuBLAS, with its obligations, whose failure becomes an error that names
+/// it; the library is known to be there.
 macro_rules! call {
     ($function:ident ( $($argument:expr),* $(,)? )) => {
         match status_call!(sys::$function($($argument),*)) {
@@ -45,8 +45,8 @@ pub(crate) struct Factor<'a> {
     pub(crate) transposed: bool,
 }
 
-/// Launches `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`, all in row-major order, and does not wait
-/// for it. A failure is kept for [`Cuda::check`].
+/// Launches `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`, all in row-major order, and does not
+/// wait for it. A failure is kept for [`Cuda::check`].
 pub(crate) fn product(cuda: &Cuda, [m, n, k]: [usize; 3], a: Factor<'_>, b: Factor<'_>, c: Out<'_>) {
     let lens = [a.view.len(), b.view.len(), c.to.len()];
     assert_eq!(lens, [m * k, k * n, m * n], "lengths of a product of {m}, {n}, {k}");
@@ -63,8 +63,8 @@ pub(crate) fn product(cuda: &Cuda, [m, n, k]: [usize; 3], a: Factor<'_>, b: Fact
 }
 
 impl Cublas {
-    /// Sets what belongs to the device: the arithmetic, and its scratch as the workspace. With one stream and one workspace
-    /// cuBLAS gives the same result every time.
+    /// Sets what belongs to the device: the arithmetic, and its scratch as the workspace. With one stream and one
+    /// workspace cuBLAS gives the same result every time.
     fn prepare(&mut self, tf32: bool, mut scratch: ViewMut<'_>) -> Result<(), CudaError> {
         self.stream.bind()?;
         let math = match tf32 {
@@ -74,8 +74,8 @@ impl Cublas {
         // SAFETY: the handle is alive.
         unsafe { call!(cublasSetMathMode(self.handle, math)) }?;
         let (address, bytes) = (scratch.address::<u8>() as *mut c_void, scratch.len());
-        // SAFETY: the handle is alive. `product` follows while the scratch is still lent, and is the only one to use it; its
-        // work goes to the stream through which all else on this memory goes.
+        // SAFETY: the handle is alive. `product` follows while the scratch is still lent, and is the only one to use
+        // it; its work goes to the stream through which all else on this memory goes.
         unsafe { call!(cublasSetWorkspace_v2(self.handle, address, bytes)) }
     }
 
@@ -123,9 +123,9 @@ impl Cublas {
                 ))
             };
         }
-        // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of the
-        // lengths that the extents say (the caller's assertion), `c` exclusively ours. The work goes to the stream through
-        // which all else on this memory goes.
+        // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of
+        // the lengths that the extents say (the caller's assertion), `c` exclusively ours. The work goes to the stream
+        // through which all else on this memory goes.
         unsafe {
             call!(cublasSgemm_v2(
                 self.handle,
@@ -161,7 +161,8 @@ impl Library for Cublas {
         // SAFETY: the address of a handle is written to.
         unsafe { call!(cublasCreate_v2(&mut handle)) }?;
         let cublas = Self { handle, stream: stream.clone() };
-        // SAFETY: the handle was just made; the stream lives as long as `cublas.stream`, and the handle is destroyed before.
+        // SAFETY: the handle was just made; the stream lives as long as `cublas.stream`, and the handle is destroyed
+        // before.
         unsafe { call!(cublasSetStream_v2(handle, stream.raw().cast())) }?;
         Ok(cublas)
     }

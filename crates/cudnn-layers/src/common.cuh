@@ -1,7 +1,8 @@
-// What the CUDA kernels of this crate share. NVRTC compiles this text in front of each of them; it has no standard headers.
+// What the CUDA kernels of this crate share. NVRTC compiles this text in front of each of them; it has no standard
+// headers.
 //
-// Nothing here uses a floating-point atomic: sums are trees and runs whose order follows from the geometry and the launch,
-// so results are the same every time.
+// Nothing here uses a floating-point atomic: sums are trees and runs whose order follows from the geometry and the
+// launch, so results are the same every time.
 
 using u16 = unsigned short;
 using u32 = unsigned int;
@@ -12,7 +13,7 @@ constexpr u32 THREADS = 256;
 constexpr u32 PER_THREAD = 8;
 constexpr u32 TILE = THREADS * PER_THREAD;
 
-// ---- Memory ----------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 /// The upper half of a float, in memory; in registers it is one.
 struct bf16 {
@@ -86,7 +87,7 @@ __device__ __forceinline__ float rectified(bool relu, float value) { return relu
 __device__ __forceinline__ u64 grid_start() { return u64(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ u64 grid_step() { return u64(gridDim.x) * blockDim.x; }
 
-// ---- Reductions ------------------------------------------------------------------------------------------------------
+// ---- Reductions -----------------------------------------------------------------------------------------------------
 
 /// The values of a warp, folded as a tree by the associative and commutative `op`; every lane gets the result.
 template <class T, class Op>
@@ -102,8 +103,8 @@ __device__ __forceinline__ T warp_sum(T value) {
     return warp_reduce(value, [](T left, T right) { return left + right; });
 }
 
-/// The values of a block, folded as a tree; every thread gets the result. All threads of the block must call, whose number
-/// is a multiple of 32. `none` leaves a value as it is.
+/// The values of a block, folded as a tree; every thread gets the result. All threads of the block must call, whose
+/// number is a multiple of 32. `none` leaves a value as it is.
 template <class T, class Op>
 __device__ T block_reduce(T value, T none, Op op) {
     __shared__ T warps[32];
@@ -124,10 +125,10 @@ __device__ inline float block_max(float value) {
     return block_reduce(value, -__int_as_float(0x7f800000), [](float left, float right) { return fmaxf(left, right); });
 }
 
-// ---- Element-wise operations -----------------------------------------------------------------------------------------
+// ---- Element-wise operations ----------------------------------------------------------------------------------------
 //
-// To be launched with THREADS threads and one block per TILE elements. A thread reads all that it needs before it writes,
-// so the output may be one of the inputs.
+// To be launched with THREADS threads and one block per TILE elements. A thread reads all that it needs before it
+// writes, so the output may be one of the inputs.
 
 /// Where elements lie in the inputs and in the output of an operation on dense blobs.
 struct Dense {
@@ -168,8 +169,8 @@ __device__ __forceinline__ void map_tile(const From* const (&from)[INPUTS], To* 
     }
 }
 
-/// `to[i] (+)= op.pack(first)(the inputs' elements i, i - first)`: `op.pack` prepares the elements of a pack from `first` on, whose
-/// results are then computed in their order.
+/// `to[i] (+)= op.pack(first)(the inputs' elements i, i - first)`: `op.pack` prepares the elements of a pack from
+/// `first` on, whose results are then computed in their order.
 template <class From, int INPUTS, class To, class Op, class Places = Dense>
 __device__ __forceinline__ void map_packs(const From* const (&from)[INPUTS], To* to, bool add, u64 len, u64 tile,
                                           Op op, Places places = {}) {
@@ -216,11 +217,11 @@ constexpr int PACK = WIDTH<real>;
 template <int W>
 constexpr int BATCH = W == 1 ? 8 : 4;
 
-// ---- Blobs seen from an axis -----------------------------------------------------------------------------------------
+// ---- Blobs seen from an axis ----------------------------------------------------------------------------------------
 
-/// A divisor that does not change during a launch. `multiplier` is 2^64 / divisor rounded up: the high half of its product
-/// with the dividend is the quotient while dividend times divisor stays below 2^64. The host, which knows, makes it 0 where
-/// that may not be so, and for the divisor 1.
+/// A divisor that does not change during a launch. `multiplier` is 2^64 / divisor rounded up: the high half of its
+/// product with the dividend is the quotient while dividend times divisor stays below 2^64. The host, which knows,
+/// makes it 0 where that may not be so, and for the divisor 1.
 struct Divisor {
     u64 divisor, multiplier;
 
@@ -289,8 +290,8 @@ struct EachChannel {
     }
 };
 
-/// The last of the blocks that have one channel, or COLUMNS of them, to get here: it sees what the others wrote before. All
-/// threads of all blocks have to call it, once.
+/// The last of the blocks that have one channel, or COLUMNS of them, to get here: it sees what the others wrote before.
+/// All threads of all blocks have to call it, once.
 __device__ inline bool is_last_part() {
     // Zero when a launch begins, and again when it ends.
     static __device__ u32 arrived[4096];
@@ -303,17 +304,17 @@ __device__ inline bool is_last_part() {
     return last;
 }
 
-// ---- Channels side by side -------------------------------------------------------------------------------------------
+// ---- Channels side by side ------------------------------------------------------------------------------------------
 //
-// In NHWC a thread keeps a pack of channels and goes through rows of them; its neighbours have the neighbouring packs, and the
-// other threads of the block other rows. To be launched with a block per COLUMNS channels in x and, in y, the parts into which
-// rows are cut. As in cuda_launches.rs.
+// In NHWC a thread keeps a pack of channels and goes through rows of them; its neighbours have the neighbouring packs,
+// and the other threads of the block other rows. To be launched with a block per COLUMNS channels in x and, in y, the
+// parts into which rows are cut. As in cuda_launches.rs.
 constexpr u32 COLUMNS = 64;
 /// Threads of a block that sums.
 constexpr u32 SUM_THREADS = 512;
 
-/// `body(the number of threads that share a row, first channel of these, own first channel, whether it exists)` for each pack
-/// of `W` channels that a thread has.
+/// `body(the number of threads that share a row, first channel of these, own first channel, whether it exists)` for
+/// each pack of `W` channels that a thread has.
 template <int W, class Body>
 __device__ __forceinline__ void each_column(const Extents& e, Body body) {
     u64 axis = e.axis.divisor, begin = u64(blockIdx.x) * COLUMNS, end = begin + COLUMNS < axis ? begin + COLUMNS : axis;
@@ -473,11 +474,11 @@ __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], 
     map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of>{extents, of});
 }
 
-// ---- One channel -----------------------------------------------------------------------------------------------------
+// ---- One channel ----------------------------------------------------------------------------------------------------
 
 /// A thread's way through some samples of one channel in packs of `W`, together with the other threads of its block.
-/// Neighbouring threads read neighbouring packs of one plane; a block that is larger than a plane reads several at once.
-/// The number of threads is a power of two.
+/// Neighbouring threads read neighbouring packs of one plane; a block that is larger than a plane reads several at
+/// once. The number of threads is a power of two.
 template <int W>
 struct ChannelWalk {
     u64 sample, last, plane;  // the plane's first element
@@ -540,8 +541,8 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* cons
     }
 }
 
-/// Adds up `terms(0, the inputs' elements, sums)` over this thread's elements, in single precision over a batch, in double
-/// precision over batches, and writes what it returns if that is wanted.
+/// Adds up `terms(0, the inputs' elements, sums)` over this thread's elements, in single precision over a batch, in
+/// double precision over batches, and writes what it returns if that is wanted.
 template <int W, bool WRITES, int INPUTS, int SUMS, class Terms>
 __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* const (&from)[INPUTS], real* to,
                                             double (&sums)[SUMS], Terms terms) {
@@ -607,10 +608,10 @@ __device__ void channel_sums(const real* const (&from)[INPUTS], real* to, const 
 }
 
 /// Sums per channel: `finish(channel, sums)` is called by one thread for each. `of(channel, width)` gives the function
-/// `terms(lane, inputs' elements, sums)` that adds an element's, and returns what goes to `to` if this WRITES. To be launched
-/// with a block per channel in x and, in y, the parts into which samples are cut, or, where channels lie side by side, with
-/// SUM_THREADS threads as above. Where there are several parts, each leaves SUMS doubles per channel in `partials`, and the
-/// last block to end adds them up, in their order.
+/// `terms(lane, inputs' elements, sums)` that adds an element's, and returns what goes to `to` if this WRITES. To be
+/// launched with a block per channel in x and, in y, the parts into which samples are cut, or, where channels lie side
+/// by side, with SUM_THREADS threads as above. Where there are several parts, each leaves SUMS doubles per channel in
+/// `partials`, and the last block to end adds them up, in their order.
 template <int SUMS, bool WRITES = false, int INPUTS, class Of, class Finish>
 __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], real* to, const Extents& e,
                                              double* partials, Of of, Finish finish) {

@@ -1,4 +1,5 @@
-//! Loops that the CPU's code of all operations shares: cut by index, so that no result depends on the number of threads.
+//! Loops that the CPU's code of all operations shares: cut by index, so that no result depends on the number of
+//! threads.
 
 use crate::AxisExtents;
 use std::ops::Range;
@@ -123,8 +124,8 @@ pub(crate) fn put_if_any(accumulate: Accumulate, to: Option<&mut f32>, value: f3
     to.into_iter().for_each(|to| put(accumulate, to, value));
 }
 
-/// Calls `body(channel, the elements of a plane, the plane of `blob`)` for every plane of an `outer x axis x inner` blob,
-/// vectorised.
+/// Calls `body(channel, the elements of a plane, the plane of `blob`)` for every plane of an `outer x axis x inner`
+/// blob, vectorised.
 pub(crate) fn for_each_plane(
     cpu: &Cpu,
     extents: &AxisExtents,
@@ -155,14 +156,15 @@ impl RowsMut<'_> {
     #[inline(always)]
     pub(crate) fn row(&mut self, index: usize) -> &mut [f32] {
         let start = self.start + index * self.stride;
-        // SAFETY: only the two functions below make these, without a common element; the mutable borrow of `self` keeps a
-        // second row of this one from being alive.
+        // SAFETY: only the two functions below make these, without a common element; the mutable borrow of `self` keeps
+        // a second row of this one from being alive.
         unsafe { self.blob.slice(start..start + self.width) }
     }
 }
 
-/// Calls `body(channel, its planes of `blob` by samples, its element of every one of `outputs`, which may be empty)` for every channel
-/// of an `outer x axis x inner` blob, vectorised; neighbouring channels share a task while they are small.
+/// Calls `body(channel, its planes of `blob` by samples, its element of every one of `outputs`, which may be empty)`
+/// for every channel of an `outer x axis x inner` blob, vectorised; neighbouring channels share a task while they are
+/// small.
 pub(crate) fn for_each_channel<const OUTPUTS: usize>(
     cpu: &Cpu,
     extents: &AxisExtents,

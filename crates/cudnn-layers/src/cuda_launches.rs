@@ -46,8 +46,8 @@ macro_rules! sources {
     };
 }
 
-/// The place in `SOURCES` of what is for all these blobs, and NCHW: where order makes no difference, the only one. For NHWC
-/// it is the next.
+/// The place in `SOURCES` of what is for all these blobs, and NCHW: where order makes no difference, the only one. For
+/// NHWC it is the next.
 pub(crate) fn of_type(blobs: &[Option<View<'_>>]) -> usize {
     let mut dtypes = blobs.iter().flatten().map(|blob| blob.format().dtype);
     let dtype = dtypes.next().expect("an operation has a blob");
@@ -59,8 +59,8 @@ pub(crate) fn of_type(blobs: &[Option<View<'_>>]) -> usize {
     }
 }
 
-/// The place in `SOURCES` of what is for blobs that are seen as `extents`, and, if their channels lie side by side, the grids
-/// of CUDA kernels that go through rows of them.
+/// The place in `SOURCES` of what is for blobs that are seen as `extents`, and, if their channels lie side by side, the
+/// grids of CUDA kernels that go through rows of them.
 pub(crate) fn of_channels(
     cuda: &Cuda,
     blobs: &[Option<View<'_>>],
@@ -82,7 +82,8 @@ const SUM_THREADS: u32 = 512;
 pub(crate) struct RowGrids {
     /// Of sums: a large block per multiprocessor, so that there is little to add up at the end.
     sums: Grid,
-    /// Of maps: enough to keep memory busy to the end, each large enough to make good for reading its channels' factors.
+    /// Of maps: enough to keep memory busy to the end, each large enough to make good for reading its channels'
+    /// factors.
     pub(crate) map: Grid,
 }
 
@@ -194,15 +195,15 @@ const MAP_LEN: usize = 32 << 10;
 /// Channels, or groups of them, that may be cut: as many as `is_last_part` of `common.cuh` can count.
 const COUNTERS: u32 = 4096;
 
-/// Into how many parts `sum_channels` of `common.cuh` cuts the samples. It depends on the blob and the GPU's size only, and
-/// so do the sums. One part needs neither partial sums nor a second CUDA kernel.
+/// Into how many parts `sum_channels` of `common.cuh` cuts the samples. It depends on the blob and the GPU's size only,
+/// and so do the sums. One part needs neither partial sums nor a second CUDA kernel.
 fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
     let wanted = (BLOCKS * multiprocessors as usize).div_ceil(extents.axis.max(1));
     wanted.min(extents.per_index() / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024)) as u32
 }
 
-/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, on the grid of `rows`
-/// if there is one.
+/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, on the grid of
+/// `rows` if there is one.
 ///
 /// # Safety
 /// As [`Cuda::launch`].

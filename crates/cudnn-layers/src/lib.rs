@@ -1,12 +1,13 @@
-//! The operations of a CNN's layers on every device: the algorithms of a convolution, cuDNN's among them, how to run and to
-//! measure them, and the other layers' arithmetic, for which cuDNN is not used.
+//! The operations of a CNN's layers on every device: the algorithms of a convolution, cuDNN's among them, how to run
+//! and to measure them, and the other layers' arithmetic, for which cuDNN is not used.
 //!
 //! One folder per operation: `mod.rs` is the contract (formula, shapes, errors) and the one place that matches on the
-//! device; `cpu.rs` or `cpu/` is the CPU's code; `cuda.rs` launches the GPU's, which stands in `<op>.cu`; `tests.rs` holds
-//! bodies that every device must pass. An operation that is another one with fewer operands has no code of its own. This
-//! crate knows no graph, no parameters and no policy: it is told which algorithm to run on which samples.
+//! device; `cpu.rs` or `cpu/` is the CPU's code; `cuda.rs` launches the GPU's, which stands in `<op>.cu`; `tests.rs`
+//! holds bodies that every device must pass. An operation that is another one with fewer operands has no code of its
+//! own. This crate knows no graph, no parameters and no policy: it is told which algorithm to run on which samples.
 
-/// `on_device!(device, function(arguments))`: the function of that name in the operation's `cpu` or `cuda`, by the device.
+/// `on_device!(device, function(arguments))`: the function of that name in the operation's `cpu` or `cuda`, by the
+/// device.
 macro_rules! on_device {
     ($device:expr, $function:ident($($argument:expr),*)) => {
         match $device {

@@ -1,8 +1,8 @@
 //! Calls of library functions whose status code may be one that this program does not know.
 //!
-//! cudarc declares that such functions return an enum of the codes known to it. A newer library may have others, and a Rust
-//! enum with a value outside of its list is undefined behaviour. So the functions are looked up once more and called with
-//! cudarc's own parameter types, but with an integer as their result.
+//! cudarc declares that such functions return an enum of the codes known to it. A newer library may have others, and a
+//! Rust enum with a value outside of its list is undefined behaviour. So the functions are looked up once more and
+//! called with cudarc's own parameter types, but with an integer as their result.
 
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
@@ -37,8 +37,8 @@ macro_rules! implement {
 
 implement!(A B C D E F G H I J K L M N O P Q R S);
 
-/// `status_call!(sys::function(arguments))`: the status as a number, or `None` if the library has no such function. It has
-/// the obligations of the function itself, and the library is known to be there.
+/// `status_call!(sys::function(arguments))`: the status as a number, or `None` if the library has no such function. It
+/// has the obligations of the function itself, and the library is known to be there.
 macro_rules! status_call {
     ($sys:ident :: $function:ident ( $($argument:expr),* $(,)? )) => {{
         static ADDRESS: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();

@@ -10,7 +10,8 @@ use tensor::{
 /// Rounding of a handful of operations per element.
 pub(crate) const FEW_ROUNDINGS: f64 = 2e-6;
 
-/// Where a test body runs. It hands its inputs over, which may lie in device memory, and gets the result in host memory.
+/// Where a test body runs. It hands its inputs over, which may lie in device memory, and gets the result in host
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TestDevice {
     /// The host, with one, two and three threads.

@@ -50,7 +50,8 @@ impl Ratio {
 }
 
 impl Comparison {
-    /// Compares the plans of two runs, undivided and as chosen, with `totals` of the runs and the arenas that they took.
+    /// Compares the plans of two runs, undivided and as chosen, with `totals` of the runs and the arenas that they
+    /// took.
     pub fn new([undivided, chosen]: [&PlanReport; 2], totals: Vec<Ratio>, arenas: [Bytes; 2]) -> Self {
         let pairs = || undivided.kernels.iter().zip(&chosen.kernels);
         let ratio = |(a, b): (&crate::KernelReport, &crate::KernelReport)| {

@@ -32,8 +32,8 @@ pub struct GpuMemory {
 }
 
 impl MemoryEstimate {
-    /// The estimate for `report`, made just before the arena is allocated, in which so much was resident before the nets were
-    /// built (`at_start`), is now (`resident`) and ever was (`peak`).
+    /// The estimate for `report`, made just before the arena is allocated, in which so much was resident before the
+    /// nets were built (`at_start`), is now (`resident`) and ever was (`peak`).
     pub fn new(
         report: &MemoryReport,
         [at_start, resident, peak]: [Option<Bytes>; 3],
@@ -43,13 +43,15 @@ impl MemoryEstimate {
         // was resident before the nets plus all host memory counts both, what is resident now only the former, but
         // with code and tables that were not there before: the larger of the two is right.
         let outside = resident.max(at_start.map(|bytes| bytes + report.host));
-        // Of host memory nothing is foretold beside a GPU: its driver's part grows with the code that is loaded on the way.
+        // Of host memory nothing is foretold beside a GPU: its driver's part grows with the code that is loaded on the
+        // way.
         let run_peak = outside.filter(|_| gpu.is_none()).map(|outside| outside + report.arena);
         let expected_peak = run_peak.max(peak.filter(|_| run_peak.is_some()));
         Self { report: report.clone(), resident, expected_peak, run_peak, gpu }
     }
 
-    /// The same for a run that first restores parameters and history from files, which lie in memory beside the arena meanwhile.
+    /// The same for a run that first restores parameters and history from files, which lie in memory beside the arena
+    /// meanwhile.
     #[must_use]
     pub fn restoring(mut self) -> Self {
         let restored = self.report.parameters + self.report.history;

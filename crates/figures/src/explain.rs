@@ -47,8 +47,8 @@ pub struct KernelExplanation {
     pub costs: Curve,
     /// Which of them the plan has.
     pub chosen: Option<usize>,
-    /// The micro-configuration with the least time per sample among those that need more workspace, if it is faster than
-    /// what was chosen.
+    /// The micro-configuration with the least time per sample among those that need more workspace, if it is faster
+    /// than what was chosen.
     pub fastest_rejected: Option<Rejected>,
     /// Milliseconds that each MiB more could save at best; `null` where nothing fits.
     pub price_ms_per_mib: f64,

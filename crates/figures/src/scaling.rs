@@ -34,9 +34,9 @@ pub struct ScalingPoint {
 }
 
 impl ScalingReport {
-    /// `backward` has the milliseconds of each layer's backward pass in their order, and the bytes of gradients that are
-    /// complete then; `rest_ms` is the rest of an iteration of `samples`. A ring of n GPUs adds up in 2 (n - 1) steps, in each
-    /// of which every GPU passes on the n-th part of a bucket.
+    /// `backward` has the milliseconds of each layer's backward pass in their order, and the bytes of gradients that
+    /// are complete then; `rest_ms` is the rest of an iteration of `samples`. A ring of n GPUs adds up in 2 (n - 1)
+    /// steps, in each of which every GPU passes on the n-th part of a bucket.
     pub fn new(
         link: [f64; 2],
         gpus: usize,
@@ -64,8 +64,8 @@ impl ScalingReport {
     }
 }
 
-/// When backward pass and sums have ended, what the sums take, and what of that comes after the backward pass, in milliseconds;
-/// a bucket takes `latency_ms` and a time for each byte.
+/// When backward pass and sums have ended, what the sums take, and what of that comes after the backward pass, in
+/// milliseconds; a bucket takes `latency_ms` and a time for each byte.
 fn step(latency_ms: f64, ms_per_byte: f64, backward: &[(f64, f64)]) -> [f64; 3] {
     let (mut now, mut free, mut bucket, mut sums_ms) = (0.0, 0.0f64, 0.0, 0.0);
     for (index, (pass_ms, bytes)) in backward.iter().enumerate() {
@@ -106,7 +106,8 @@ mod tests {
         let report = ScalingReport::new([500.0, 30.0 * mb / 1e6], 3, &backward, (5.0, 8));
         let [one, two, three] = report.points[..] else { panic!("{report:?}") };
         assert_eq!((one.gpus, one.step_ms, one.images_per_s, one.sums_ms), (1, 25.0, 320.0, 0.0));
-        // Two steps of half a millisecond and half of a bucket, which takes a millisecond as a whole: twice, one of them late.
+        // Two steps of half a millisecond and half of a bucket, which takes a millisecond as a whole: twice, one of
+        // them late.
         assert_eq!((two.gpus, two.sums_ms, two.step_ms, two.hidden), (2, 4.0, 27.0, 0.5));
         assert!(
             (two.efficiency - 25.0 / 27.0).abs() < 1e-12 && (two.images_per_s - 16.0 / 27e-3).abs() < 1e-6

@@ -71,8 +71,8 @@ pub struct ActionSpan {
 }
 
 impl ScheduleReport {
-    /// Describes `plan`, which the policy of this name has made for `outline` within `budget`, where the rest takes `base` of
-    /// the arena.
+    /// Describes `plan`, which the policy of this name has made for `outline` within `budget`, where the rest takes
+    /// `base` of the arena.
     pub fn new(policy: String, [budget, base]: [Bytes; 2], outline: &Outline, plan: &MemoryPlan) -> Self {
         let timeline = &plan.timeline;
         let spans = timeline.spans_ms.iter().zip(&timeline.alive);

@@ -4,8 +4,8 @@
 //! | parameters, state | gradients | history | constant inputs | WD segments | transient: data, diffs, saved, scratch |
 //! ```
 //!
-//! Nets of one solver (training, testing) share parameters by name and, as they never run at the same time, the transient
-//! part. What is offloaded lies in a slab of the host's memory, likewise shared.
+//! Nets of one solver (training, testing) share parameters by name and, as they never run at the same time, the
+//! transient part. What is offloaded lies in a slab of the host's memory, likewise shared.
 
 use crate::{
     outline::{Outline, Scratch},
@@ -201,7 +201,8 @@ impl NetPlaces {
         };
         let (owners, residences) = in_place(Place::Device);
         let is_scratch = |at: usize| matches!(schedule.buffers[owners[at]].0, Buffer::Scratch(_));
-        // Placing scratch last may need more, and may need less; with it last, a plan made for a budget of memory fits that.
+        // Placing scratch last may need more, and may need less; with it last, a plan made for a budget of memory fits
+        // that.
         let by_size = place(&residences, |_| false);
         let last = place(&residences, is_scratch);
         let device = if last.len < by_size.len { last } else { by_size };

@@ -1,14 +1,14 @@
-//! The memory of one iteration of a net, as plain data: what is done in which order, what every action needs, and where it
-//! lies.
+//! The memory of one iteration of a net, as plain data: what is done in which order, what every action needs, and where
+//! it lies.
 //!
 //! ```text
 //! Outline ──► Schedule (actions, residences, waits) ──► ArenaLayout (an offset for each residence)
 //!                                                  └──► Room (what is left to each kernel)
 //! ```
 //!
-//! An [`Outline`] says of a net what its memory depends on. A [`Schedule`] is a list of [`Action`]s; from it follows when each
-//! [`Buffer`] must lie where: its [`Residence`]s, several if it is offloaded to the host or computed again. The crate is pure:
-//! no device, threads, clocks or files.
+//! An [`Outline`] says of a net what its memory depends on. A [`Schedule`] is a list of [`Action`]s; from it follows
+//! when each [`Buffer`] must lie where: its [`Residence`]s, several if it is offloaded to the host or computed again.
+//! The crate is pure: no device, threads, clocks or files.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -12,11 +12,12 @@ pub struct Placement {
     pub len: u64,
 }
 
-/// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all others.
+/// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all
+/// others.
 ///
-/// Largest first, of equal ones the earliest first, each at the lowest offset where it fits between those already placed:
-/// simple, deterministic, and on the nets of `models/` at most a few percent above [`lower_bound`] (the optimum is NP-hard;
-/// Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it places perfectly.
+/// Largest first, of equal ones the earliest first, each at the lowest offset where it fits between those already
+/// placed: simple, deterministic, and on the nets of `models/` at most a few percent above [`lower_bound`] (the optimum
+/// is NP-hard; Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it places perfectly.
 pub fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool) -> Placement {
     let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
     order.sort_by_key(|&index| {

@@ -1,9 +1,9 @@
 //! How much workspace each kernel can have under a budget of device memory: what is free when it runs.
 //!
-//! Blobs and gradients come and go in the course of an iteration. A limit that is the same for all kernels has to fit the
-//! action where most is alive; here each kernel gets what its own action leaves free. Everything but workspaces is placed
-//! first and stays where it is; a workspace then lies in the largest hole of its action, so that what is promised here is
-//! what [`ArenaLayout`] does. Workspaces never meet, as no two actions compute at once.
+//! Blobs and gradients come and go in the course of an iteration. A limit that is the same for all kernels has to fit
+//! the action where most is alive; here each kernel gets what its own action leaves free. Everything but workspaces is
+//! placed first and stays where it is; a workspace then lies in the largest hole of its action, so that what is
+//! promised here is what [`ArenaLayout`] does. Workspaces never meet, as no two actions compute at once.
 
 use crate::{
     layout::ArenaLayout,
@@ -26,7 +26,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// The room that net number `net` of `nets`, which share an arena, leaves to `kernels`, which are its own, in any order.
+    /// The room that net number `net` of `nets`, which share an arena, leaves to `kernels`, which are its own, in any
+    /// order.
     ///
     /// # Panics
     /// If a kernel is of another net.
@@ -103,8 +104,8 @@ impl Beside {
         self.placement.len
     }
 
-    /// Where nothing lies at action `at`, by rising offset: (first, one past the last), the one behind the last buffer open to
-    /// the end.
+    /// Where nothing lies at action `at`, by rising offset: (first, one past the last), the one behind the last buffer
+    /// open to the end.
     pub(crate) fn holes(&self, at: usize) -> Vec<(u64, u64)> {
         let alive = std::iter::zip(&self.residences, &self.placement.offsets)
             .filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));

@@ -21,11 +21,13 @@ pub enum Action {
     Prefetch(Buffer),
     /// Computes nothing, but needs the buffer: until here its place is not freed, and from here on its copy is done.
     Hold(Buffer),
-    /// A repeated forward pass, which restores a buffer that was given up. It changes nothing else: no running statistics.
+    /// A repeated forward pass, which restores a buffer that was given up. It changes nothing else: no running
+    /// statistics.
     Recompute(usize),
 }
 
-/// A queue of a device. Actions of one stream run in their order; between two, they wait where [`Schedule::waits`] says so.
+/// A queue of a device. Actions of one stream run in their order; between two, they wait where [`Schedule::waits`] says
+/// so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StreamKind {
     /// All computation.
@@ -192,8 +194,8 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Passes, or an update, with all that they use side by side and there throughout, whether or not anything has filled it:
-    /// what measures them needs no memory of the other nodes.
+    /// Passes, or an update, with all that they use side by side and there throughout, whether or not anything has
+    /// filled it: what measures them needs no memory of the other nodes.
     pub fn alone(outline: &Outline, actions: Vec<Action>) -> Self {
         let mut walk =
             Walk { outline, actions: &actions, residences: BTreeMap::new(), outdated: BTreeSet::new() };
@@ -221,9 +223,9 @@ impl Schedule {
         residences.find(|residence| residence.place == place && residence.holds(at))
     }
 
-    /// What each action waits for, without what its stream has waited for already. Copies wait for all computation launched
-    /// before them, and for copies of the other direction from memory that they may overwrite; computation waits for what it
-    /// reads to be back, and likewise for copies from memory that it may overwrite.
+    /// What each action waits for, without what its stream has waited for already. Copies wait for all computation
+    /// launched before them, and for copies of the other direction from memory that they may overwrite; computation
+    /// waits for what it reads to be back, and likewise for copies from memory that it may overwrite.
     fn find_waits(&self, outline: &Outline) -> Vec<Vec<usize>> {
         let mut waits = vec![Vec::new(); self.actions.len()];
         if self.actions.iter().all(|action| action.stream() == StreamKind::Compute) {

@@ -55,8 +55,8 @@ fn away() -> Vec<Action> {
     forward.into_iter().chain(backward).collect()
 }
 
-/// What layers hold of the device's memory themselves is a part of what a budget has to hold, and nothing else lies elsewhere
-/// for it.
+/// What layers hold of the device's memory themselves is a part of what a budget has to hold, and nothing else lies
+/// elsewhere for it.
 #[test]
 fn mini_batches_prepared_ahead_count_with_the_arena_and_lie_beside_it() {
     let (plain, ahead) = (chain(3), Outline { staged: Bytes(1000), ..chain(3) });

@@ -72,8 +72,8 @@ macro_rules! export {
 macro_rules! operations {
     ($($op:ident: [$($ask:ident),*], $find_ex:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
         $(export! {
-            /// Answers with the algorithms that run: Find fastest first, measured on memory of the library's own, Get most
-            /// promising first, by cuDNN's heuristics.
+            /// Answers with the algorithms that run: Find fastest first, measured on memory of the library's own, Get
+            /// most promising first, by cuDNN's heuristics.
             $ask(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
                 takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), None, real)
             }

@@ -257,8 +257,8 @@ fn check(reads: &[Span], writes: &[Span], len: usize) -> Result<(), ArenaError> 
     }
     let mut sorted: Vec<(Span, bool)> = all().filter(|(span, _)| span.len > 0).collect();
     sorted.sort_unstable_by_key(|(span, _)| span.offset);
-    // By rising offset, what a span can overlap is the one of furthest end before it, or, if it is only read, the written
-    // one of furthest end.
+    // By rising offset, what a span can overlap is the one of furthest end before it, or, if it is only read, the
+    // written one of furthest end.
     let [mut furthest, mut furthest_written] = [Span::default(); 2];
     for (span, is_written) in sorted {
         let other = if is_written { furthest } else { furthest_written };
@@ -278,8 +278,8 @@ fn check(reads: &[Span], writes: &[Span], len: usize) -> Result<(), ArenaError> 
 }
 
 /// # Safety
-/// The span lies inside the allocation at `base`, which is borrowed as long as `B` lives, mutably if anything is written; a
-/// span to be written overlaps no other one.
+/// The span lies inside the allocation at `base`, which is borrowed as long as `B` lives, mutably if anything is
+/// written; a span to be written overlaps no other one.
 unsafe fn part<B>(base: Address, span: Span) -> TaggedBytes<B> {
     // SAFETY: the caller's promise.
     unsafe { TaggedBytes::from_raw(base.offset(span.offset), span.len, span.format) }

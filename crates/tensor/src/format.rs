@@ -4,8 +4,8 @@ use std::fmt;
 
 /// The type of elements.
 ///
-/// The planner, which knows no tensors, has a type of its own for what is a part of a kernel's name in tables and plans;
-/// `cudnn_layers::conv` translates.
+/// The planner, which knows no tensors, has a type of its own for what is a part of a kernel's name in tables and
+/// plans; `cudnn_layers::conv` translates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ElementType {
     /// IEEE 754 binary32: everything is computed in it.
@@ -34,8 +34,8 @@ pub enum AxisOrder {
     /// Sample by sample, channel by channel, row by row.
     #[default]
     Nchw,
-    /// Sample by sample, row by row, pixel by pixel, all channels of a pixel side by side. Filters likewise: K, R, S, C. Of
-    /// a blob of any rank, axis 1 comes last.
+    /// Sample by sample, row by row, pixel by pixel, all channels of a pixel side by side. Filters likewise: K, R, S,
+    /// C. Of a blob of any rank, axis 1 comes last.
     Nhwc,
 }
 

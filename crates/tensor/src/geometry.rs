@@ -119,8 +119,8 @@ impl ConvGeometry {
         Self { n, ..self }
     }
 
-    /// Checks that every extent is positive, that groups divide the channels, that the window fits, and that all operands
-    /// can be counted.
+    /// Checks that every extent is positive, that groups divide the channels, that the window fits, and that all
+    /// operands can be counted.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -235,8 +235,8 @@ pub struct PoolGeometry {
 }
 
 impl PoolGeometry {
-    /// Checks that extents are positive, the padding is smaller than the window, the window fits, no window is empty, and
-    /// that operands and the taps of a window can be counted.
+    /// Checks that extents are positive, the padding is smaller than the window, the window fits, no window is empty,
+    /// and that operands and the taps of a window can be counted.
     ///
     /// Where Caffe rounds up without padding, a stride larger than the window can leave it a last window over no pixel
     /// at all. It gives such a window the least `f32` as its maximum and 0 / 0 as its average; here the geometry is
@@ -288,8 +288,8 @@ impl PoolGeometry {
         self.out(1, self.w)
     }
 
-    /// Caffe's rule: round up, then, if there is padding in either direction, drop a last window that would start beyond
-    /// the image and its leading padding.
+    /// Caffe's rule: round up, then, if there is padding in either direction, drop a last window that would start
+    /// beyond the image and its leading padding.
     fn out(&self, axis: usize, image: usize) -> usize {
         let (pad, stride) = (self.pad[axis], self.stride[axis]);
         let span = image + 2 * pad - self.window[axis];

@@ -1,8 +1,8 @@
 //! Types of tensors, geometry, views, the arena, and the devices with their primitives.
 //!
-//! This crate knows nothing of layers or planning. Everything above it works on [`View`] and [`ViewMut`]: runs of bytes in
-//! some device's memory, tagged with what they hold ([`Format`]) and handed out by one [`Arena`]. Only an operation looks
-//! inside a view, at elements of the type that it computes with.
+//! This crate knows nothing of layers or planning. Everything above it works on [`View`] and [`ViewMut`]: runs of bytes
+//! in some device's memory, tagged with what they hold ([`Format`]) and handed out by one [`Arena`]. Only an operation
+//! looks inside a view, at elements of the type that it computes with.
 //!
 //! | | on the CPU | on a GPU |
 //! | --- | --- | --- |

@@ -7,8 +7,9 @@ use crate::{
 use bytemuck::Pod;
 use std::marker::PhantomData;
 
-/// Buffers through which a device's memory is filled by the host: none for the processor, whose memory is written itself;
-/// for a GPU two, page-locked, that take turns, so that the next values can be prepared while the last are copied.
+/// Buffers through which a device's memory is filled by the host: none for the processor, whose memory is written
+/// itself; for a GPU two, page-locked, that take turns, so that the next values can be prepared while the last are
+/// copied.
 #[derive(Debug, Default)]
 pub struct Staging {
     buffers: [Option<Pinned>; 2],
@@ -16,8 +17,8 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Has `fill` write the elements of `to`. A GPU's copy of them is launched, not waited for: `fill` waits at most for the
-    /// copy before the last one.
+    /// Has `fill` write the elements of `to`. A GPU's copy of them is launched, not waited for: `fill` waits at most
+    /// for the copy before the last one.
     ///
     /// # Errors
     /// What `fill` returns, or a GPU is lost.
@@ -55,8 +56,8 @@ impl Staging {
     }
 }
 
-/// Values that the host prepares, in any thread, while a device works: memory of their own, from which they are copied in turn
-/// with the work to where it reads them. A GPU's lies on the GPU, and is filled from the host beside the work.
+/// Values that the host prepares, in any thread, while a device works: memory of their own, from which they are copied
+/// in turn with the work to where it reads them. A GPU's lies on the GPU, and is filled from the host beside the work.
 #[derive(Debug)]
 pub struct Staged {
     memory: Arena,
@@ -90,8 +91,8 @@ impl Staged {
         Ok(Self { memory, beside: Some(Beside { way: Staging::default(), work, copies, arrived, taken }) })
     }
 
-    /// Has `fill` write the first `len` elements. A GPU's copy of them is launched, behind that of the last ones to where they
-    /// are read.
+    /// Has `fill` write the first `len` elements. A GPU's copy of them is launched, behind that of the last ones to
+    /// where they are read.
     ///
     /// # Errors
     /// What `fill` returns, or a GPU is lost.
@@ -108,16 +109,17 @@ impl Staged {
         let Some(Beside { way, copies, arrived, taken, .. }) = &mut self.beside else {
             return fill(to.host());
         };
-        // Nothing is overwritten that is still read: `copy_to` had to be left before this could be called, so that `taken` is
-        // recorded behind its last copy. Nor is it read before it is there: `copy_to` waits for `arrived`, likewise.
+        // Nothing is overwritten that is still read: `copy_to` had to be left before this could be called, so that
+        // `taken` is recorded behind its last copy. Nor is it read before it is there: `copy_to` waits for `arrived`,
+        // likewise.
         copies.wait(taken)?;
         let result = way.fill_in(copies, to, fill)?;
         arrived.record()?;
         Ok(result)
     }
 
-    /// Copies the bytes from each of these offsets on to what stands beside it. A GPU's copies are launched in turn with its
-    /// work, which waits on the device until the values have arrived.
+    /// Copies the bytes from each of these offsets on to what stands beside it. A GPU's copies are launched in turn
+    /// with its work, which waits on the device until the values have arrived.
     ///
     /// # Errors
     /// A GPU is lost.
@@ -144,8 +146,8 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if let Some(Beside { copies, taken, .. }) = &self.beside {
-            // The memory is given back when all in its stream is done, and so the last copy from it, too. If the device is
-            // lost, so is the memory.
+            // The memory is given back when all in its stream is done, and so the last copy from it, too. If the device
+            // is lost, so is the memory.
             let _ = copies.wait(taken);
         }
     }
@@ -250,8 +252,8 @@ mod tests {
         }
     }
 
-    /// More values than there are buffers, from another thread, which prepares the next ones while the device still has much to do
-    /// before it takes the last; the same in replays.
+    /// More values than there are buffers, from another thread, which prepares the next ones while the device still has
+    /// much to do before it takes the last; the same in replays.
     fn work_takes_what_was_staged_in_order(device: &Device) {
         const LEN: usize = 1 << 16;
         let mut cursor = Cursor::default();

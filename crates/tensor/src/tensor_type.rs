@@ -11,8 +11,8 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// The given extents in this format; an empty list is a scalar. Where elements lie alike in both orders, as of a single
-    /// channel or pixel, the order is NCHW.
+    /// The given extents in this format; an empty list is a scalar. Where elements lie alike in both orders, as of a
+    /// single channel or pixel, the order is NCHW.
     pub fn new(dims: &[usize], format: Format) -> Self {
         let mut new = Self { dims: dims.to_vec(), format };
         if new.c() == 1 || new.spatial() == 1 {

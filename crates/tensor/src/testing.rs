@@ -38,8 +38,8 @@ pub fn sum_tolerance(terms: usize) -> f64 {
 /// Winograd with filters larger than 3x3 is off by 2e-3, and TF32 by 5e-4, which would hide mistakes.
 pub const COMPARABLE_ERROR: f32 = 1e-4;
 
-/// Largest relative distance allowed between a gradient and the differences of an objective that is linear, over a step of
-/// 1, where the algorithms behind both are off by `max_error` of the largest output.
+/// Largest relative distance allowed between a gradient and the differences of an objective that is linear, over a step
+/// of 1, where the algorithms behind both are off by `max_error` of the largest output.
 ///
 /// Some 50 outputs of up to 5 change with one element, each by an error of up to four times the typical one: a sum of
 /// random signs of sqrt(50) * 5 * 4 * `max_error`, rounded up for unlucky draws.

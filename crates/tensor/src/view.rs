@@ -56,8 +56,8 @@ impl<B> TaggedBytes<B> {
     /// `bytes` bytes of memory, which another library may own.
     ///
     /// # Safety
-    /// As long as `B` lives the memory is allocated and initialised, and nothing writes it, or, for a [`ViewMut`], uses it at
-    /// all; on a GPU, only work that is ordered with ours may. A host's address is not null.
+    /// As long as `B` lives the memory is allocated and initialised, and nothing writes it, or, for a [`ViewMut`], uses
+    /// it at all; on a GPU, only work that is ordered with ours may. A host's address is not null.
     pub unsafe fn from_raw(address: Address, bytes: usize, format: Format) -> Self {
         Self { address, bytes, format, borrow: PhantomData }
     }
@@ -173,8 +173,8 @@ impl<'a> View<'a> {
 
     /// The elements, in host memory.
     pub fn host<T: Element>(&self) -> &'a [T] {
-        // SAFETY: the memory is borrowed for `'a`, holds so many whole elements at an aligned address, and any bytes are
-        // an element.
+        // SAFETY: the memory is borrowed for `'a`, holds so many whole elements at an aligned address, and any bytes
+        // are an element.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len()) }
     }
 
@@ -211,8 +211,8 @@ impl<'a> ViewMut<'a> {
 
     /// The elements, in host memory, for as long as the view itself lives.
     pub fn into_host<T: Element>(self) -> &'a mut [T] {
-        // SAFETY: the memory is ours alone for `'a`, holds so many whole elements at an aligned address, and any bytes are
-        // an element.
+        // SAFETY: the memory is ours alone for `'a`, holds so many whole elements at an aligned address, and any bytes
+        // are an element.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len()) }
     }
 

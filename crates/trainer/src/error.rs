@@ -57,8 +57,8 @@ pub enum NetError {
         /// Whether what was measured is in a database.
         kept: bool,
     },
-    /// A run needs more memory than there is, a kernel does not compute what it should, or a GPU met a label out of range; in a
-    /// sentence.
+    /// A run needs more memory than there is, a kernel does not compute what it should, or a GPU met a label out of
+    /// range; in a sentence.
     #[error("{0}")]
     Refused(String),
     /// A kernel could not be measured.

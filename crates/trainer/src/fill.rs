@@ -8,8 +8,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tensor::TensorType;
 
-/// Fills `values`, a blob of `shape`, as `filler` says, from the stream of `seed` that belongs to `name`: what a blob gets
-/// does not depend on what else is in the net.
+/// Fills `values`, a blob of `shape`, as `filler` says, from the stream of `seed` that belongs to `name`: what a blob
+/// gets does not depend on what else is in the net.
 pub fn fill(values: &mut [f32], shape: &TensorType, filler: Filler, seed: u64, name: &str) {
     let mut rng = tensor::rng::stream(seed, stream(name));
     match filler {

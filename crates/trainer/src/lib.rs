@@ -6,8 +6,8 @@
 //!                                          └─► what it will take, before anything is allocated
 //! ```
 //!
-//! One loop over one schedule: [`time`] looks on while it runs, [`solver`] trains with it, [`Execution::test`] tests. All
-//! memory is one arena, and nothing is allocated after it.
+//! One loop over one schedule: [`time`] looks on while it runs, [`solver`] trains with it, [`Execution::test`] tests.
+//! All memory is one arena, and nothing is allocated after it.
 
 pub mod data;
 pub mod database;

@@ -38,8 +38,8 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Shape and data of Caffe's `BlobProto`: its fields 1 to 4 are num, channels, height, width (the old form), 7 is shape { 1 dim },
-/// 5 data. Whether the two fit together is not looked at.
+/// Shape and data of Caffe's `BlobProto`: its fields 1 to 4 are num, channels, height, width (the old form), 7 is shape
+/// { 1 dim }, 5 data. Whether the two fit together is not looked at.
 pub(crate) fn blob(message: &[u8]) -> Option<(Vec<usize>, Vec<f32>)> {
     let (mut shape, mut values) = (Vec::new(), Vec::new());
     for field in fields(message) {

@@ -39,14 +39,15 @@ pub(crate) fn plan_options(batch: BatchSizePolicy, workspace: WorkspacePolicy) -
     }
 }
 
-/// The repository: where it was built, or, for tests that were copied to another machine (`.ci/gpu-tests`), where they lie.
+/// The repository: where it was built, or, for tests that were copied to another machine (`.ci/gpu-tests`), where they
+/// lie.
 pub(crate) fn root() -> PathBuf {
     let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::env::var_os("MICROBATCH_ROOT").map_or_else(built, PathBuf::from)
 }
 
-/// The GPU that the tests of this process share: opening one takes longer than most of them. Its stream and its faults are
-/// shared, too: tests that record work or cause a fault take [`own_gpu`].
+/// The GPU that the tests of this process share: opening one takes longer than most of them. Its stream and its faults
+/// are shared, too: tests that record work or cause a fault take [`own_gpu`].
 pub(crate) fn gpu() -> Device {
     static GPU: OnceLock<Device> = OnceLock::new();
     GPU.get_or_init(own_gpu).clone()
@@ -71,8 +72,8 @@ impl Candidates {
         Self { backend: ConvBackend::of(device).unwrap(), trying }
     }
 
-    /// The algorithms for `micro_batch` samples of `kernel`, in the order of the device's list. Those of cuDNN that are too
-    /// coarse to be compared with anything are left out.
+    /// The algorithms for `micro_batch` samples of `kernel`, in the order of the device's list. Those of cuDNN that are
+    /// too coarse to be compared with anything are left out.
     pub(crate) fn of(&mut self, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
         let candidates = self.backend.candidates(kernel, micro_batch).unwrap();
         let mut all: Vec<_> = candidates.iter().map(|convolver| convolver.measurement(1.0, 0.0)).collect();
@@ -86,8 +87,8 @@ impl Candidates {
     }
 }
 
-/// Plans that are known before: whatever the machine, each size has one algorithm, a deterministic one, and some sizes are
-/// far better than others.
+/// Plans that are known before: whatever the machine, each size has one algorithm, a deterministic one, and some sizes
+/// are far better than others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forced {
     /// Which of the algorithms that apply, in the order of the list, counted round.
@@ -244,20 +245,21 @@ pub(crate) fn set<T: Element>(arena: &mut Arena, span: Span, write: impl FnOnce(
     written.unwrap();
 }
 
-/// Largest relative distance allowed between loss number `step`, from 0, of two trainings of LeNet on the digits, on two
-/// devices or under two plans, none of whose algorithms is coarser than [`COMPARABLE_ERROR`].
+/// Largest relative distance allowed between loss number `step`, from 0, of two trainings of LeNet on the digits, on
+/// two devices or under two plans, none of whose algorithms is coarser than [`COMPARABLE_ERROR`].
 ///
-/// Rounding moves the first losses by 1e-7. Sooner or later it decides which of two nearly equal pixels is the largest in
-/// its pool; from then on two trainings differ by a gradient, and every step makes that larger. Between two algorithms of
-/// one accuracy class that was seen to begin at step 12, with 3e-5 at step 20 and 1e-3 at 33, on the processor; and at step
-/// 3, with 4e-4 at 14 and 1e-2 at 45, on a GPU. A wrong update or a lost micro-batch moves the very next losses by more
-/// than is allowed there.
+/// Rounding moves the first losses by 1e-7. Sooner or later it decides which of two nearly equal pixels is the largest
+/// in its pool; from then on two trainings differ by a gradient, and every step makes that larger. Between two
+/// algorithms of one accuracy class that was seen to begin at step 12, with 3e-5 at step 20 and 1e-3 at 33, on the
+/// processor; and at step 3, with 4e-4 at 14 and 1e-2 at 45, on a GPU. A wrong update or a lost micro-batch moves the
+/// very next losses by more than is allowed there.
 pub(crate) fn lenet_loss_tolerance(step: usize) -> f64 {
     (1e-5 * 1.5f64.powf(step as f64)).min(0.05)
 }
 
-/// Largest relative distance allowed between the losses of the first few steps of a small net on two devices, its outputs
-/// and (relative to the largest) its parameters: what twenty steps between the processor's own algorithms are allowed.
+/// Largest relative distance allowed between the losses of the first few steps of a small net on two devices, its
+/// outputs and (relative to the largest) its parameters: what twenty steps between the processor's own algorithms are
+/// allowed.
 pub(crate) const FIRST_LOSSES: f64 = 1e-4;
 
 /// Numbers from -1 to 1 of a name, as `numbers` in tests/golden/torchvision_logits.py.

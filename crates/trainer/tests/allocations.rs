@@ -82,6 +82,7 @@ fn an_iteration_allocates_nothing_large() {
 fn the_counter_counts() {
     let _turn = TURN.lock().unwrap();
     let (list, usage) = measured(|| std::hint::black_box(vec![1u8; 64 << 20]));
-    // Threads of the test before may free at this moment what they had, far less than this: the peak is a little lower then.
+    // Threads of the test before may free at this moment what they had, far less than this: the peak is a little lower
+    // then.
     assert!(usage.largest >= list.len() && usage.peak >= list.len() / 2, "{usage:?}");
 }

@@ -156,11 +156,13 @@ fn nets_have_the_published_sizes() {
         ("densenet40", 39, 1, 16 * 27 + 360 * (236 + 716 + 1196) * 12 + 496 * 496 + 976 * 976),
         // 6,998,552 parameters, less the classifier's and a bias for each filter, and the two auxiliary convolutions.
         ("googlenet", 59, 5, 6_998_552 - 1_025_000 - 7_280 + 128 * (512 + 528)),
-        // torchvision without auxiliary classifiers: 6,624,904, less the classifier's and two per channel of batch norm.
+        // torchvision without auxiliary classifiers: 6,624,904, less the classifier's and two per channel of batch
+        // norm.
         ("googlenet_torchvision", 57, 1, 6_624_904 - 1_025_000 - 2 * 7_280),
         ("lenet", 2, 2, 20 * 25 + 50 * 500),
         ("overfeat", 5, 3, 96 * 363 + 256 * 2400 + 512 * 2304 + 1024 * 4608 + 1024 * 9216),
-        // torchvision: 11,689,512 parameters of ResNet-18 and so on, less the classifier's and two per channel of batch norm.
+        // torchvision: 11,689,512 parameters of ResNet-18 and so on, less the classifier's and two per channel of batch
+        // norm.
         ("resnet18", 20, 1, 11_689_512 - 513_000 - 2 * 4_800),
         ("resnet18_torchvision", 20, 1, 11_689_512 - 513_000 - 2 * 4_800),
         ("resnet34", 36, 1, 21_797_672 - 513_000 - 2 * 8_512),

@@ -45,9 +45,9 @@ struct Manifest<'a> {
 }
 
 impl Metrics {
-    /// Opens what is wanted for a training that begins at iteration `first`, resumed from the snapshot of that if there is one.
-    /// A log of its earlier part is cut off where the snapshot was written, and gets its line if the training had ended before
-    /// that was written.
+    /// Opens what is wanted for a training that begins at iteration `first`, resumed from the snapshot of that if there
+    /// is one. A log of its earlier part is cut off where the snapshot was written, and gets its line if the training
+    /// had ended before that was written.
     pub(super) fn open(args: &TrainArgs, first: u64, resumed: Option<&str>) -> Result<Self, Error> {
         let mut metrics = Self::default();
         if let Some(path) = &args.log {
@@ -125,7 +125,8 @@ impl Metrics {
     }
 }
 
-/// The log, at its end, or of a resumed training where that goes on; and whether the snapshot of iteration `first` is in it.
+/// The log, at its end, or of a resumed training where that goes on; and whether the snapshot of iteration `first` is
+/// in it.
 fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool)> {
     let mut has_snapshot = false;
     if is_resumed && path.exists() {

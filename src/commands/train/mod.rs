@@ -50,10 +50,10 @@ struct Training<'a> {
     is_complete: bool,
 }
 
-/// Trains as a solver file says: tests, displays and snapshots on the way. A signal (Ctrl-C) ends it after its iteration, or
-/// between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However it ends before its
-/// time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the weights are no numbers any
-/// more, or writing is what failed.
+/// Trains as a solver file says: tests, displays and snapshots on the way. A signal (Ctrl-C) ends it after its
+/// iteration, or between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However
+/// it ends before its time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the
+/// weights are no numbers any more, or writing is what failed.
 pub(crate) fn train(args: &TrainArgs, notes: &[String]) -> Result<(), Error> {
     on_each(args, |args| &mut args.run, |args, group| train_rank(args, notes, group))
 }
@@ -186,8 +186,8 @@ impl Training<'_> {
         self.saved.as_ref().is_some_and(|(saved, _)| *saved == self.solver.iteration())
     }
 
-    /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only its
-    /// last words were not read.
+    /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only
+    /// its last words were not read.
     fn leave(&mut self, error: Error) -> Result<(), Error> {
         let has_diverged = matches!(error, Error::Train(TrainError::Diverged { .. }));
         if has_diverged {

@@ -33,7 +33,7 @@ pub(super) fn backward(cuda: &Cuda, f: Activation, seen: View<'_>, dy: Option<Vi
     let (len, ([_, backward], constants), add) = (dx.to.len(), kernels(f), add(dx.accumulate));
     let place = of_type(&[Some(seen), dy, Some(dx.to.as_view())]);
     let (seen, from, to) = (seen.numbers(), numbers(dy), dx.to.numbers());
-    // SAFETY: each is `(Numbers numbers, const real* seen, const real* dy, real* dx, int add, u64 len)`; the contract has
-    // checked the lengths.
+    // SAFETY: each is `(Numbers numbers, const real* seen, const real* dy, real* dx, int add, u64 len)`; the contract
+    // has checked the lengths.
     unsafe { launch!(cuda, place, backward, tiles(len), [&constants, seen, from, to, add, len]) };
 }

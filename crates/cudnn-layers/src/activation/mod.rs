@@ -71,8 +71,8 @@ pub fn forward(device: &Device, f: Activation, x: Option<View<'_>>, y: ViewMut<'
     on_device!(device, forward(f, x, y));
 }
 
-/// `dx (+)= dy` through the `f` that has [`seen`](Activation::sees_bottom) or produced `seen`; without a `dy`, `dx` holds it
-/// before and is overwritten.
+/// `dx (+)= dy` through the `f` that has [`seen`](Activation::sees_bottom) or produced `seen`; without a `dy`, `dx`
+/// holds it before and is overwritten.
 pub fn backward(device: &Device, f: Activation, seen: View<'_>, dy: Option<View<'_>>, dx: Out<'_>) {
     check(&[Some(seen), dy], dx.to.len());
     on_device!(device, backward(f, seen, dy, dx));

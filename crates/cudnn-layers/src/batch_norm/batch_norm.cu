@@ -1,5 +1,5 @@
-// Batch normalisation, alone or with the sum and the ReLU behind it. Where a channel fits the caches, one block does it in one
-// launch, which reads memory once; larger ones are summed by several blocks and then mapped.
+// Batch normalisation, alone or with the sum and the ReLU behind it. Where a channel fits the caches, one block does it
+// in one launch, which reads memory once; larger ones are summed by several blocks and then mapped.
 
 /// Threads of a block that does a whole channel.
 constexpr u32 CHANNEL_THREADS = 512;
@@ -20,8 +20,8 @@ struct Planes {
     Pack<W> b, c;
 };
 
-/// One pass, as cuda.rs fills it. gamma, beta, dgamma and dbeta may be null; and `added`, which is added to the line's values,
-/// `y_seen`, whose sign a ReLU goes by that follows that sum, and `passed`, where what it lets pass of dy goes.
+/// One pass, as cuda.rs fills it. gamma, beta, dgamma and dbeta may be null; and `added`, which is added to the line's
+/// values, `y_seen`, whose sign a ReLU goes by that follows that sum, and `passed`, where what it lets pass of dy goes.
 struct Pass {
     Extents extents;
     const real* x;
@@ -50,8 +50,8 @@ struct Pass {
     }
 };
 
-/// What adds up the first moments of some channels about one of their values: sums of squares about it lose no digits to a
-/// mean that is large against the deviation.
+/// What adds up the first moments of some channels about one of their values: sums of squares about it lose no digits
+/// to a mean that is large against the deviation.
 template <int W>
 struct Moments {
     Pack<W, real> pivot;
@@ -160,8 +160,8 @@ extern "C" __global__ void running_statistics(const __grid_constant__ Training p
     pass.inv_std[channel] = pass.channel_inv_std(scale * pass.running_variance[channel]);
 }
 
-/// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU right behind the line lets pass, or, if
-/// there is a third input, the output itself, by its sign.
+/// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU right behind the line lets pass,
+/// or, if there is a third input, the output itself, by its sign.
 template <int W>
 struct Arriving {
     Lines<W> lines;

@@ -18,8 +18,8 @@ sources!("batch_norm.cu");
 
 /// `CHANNEL_THREADS` of `batch_norm.cu`.
 const CHANNEL_THREADS: u32 = 512;
-/// Channels up to this size are read from cache the second time, and one block reads them as fast as several, if there are
-/// enough channels to keep most of the GPU busy.
+/// Channels up to this size are read from cache the second time, and one block reads them as fast as several, if there
+/// are enough channels to keep most of the GPU busy.
 const CHANNEL_LEN: usize = 32 << 10;
 const CHANNELS: usize = 128;
 
@@ -77,7 +77,8 @@ impl Pass {
         }
     }
 
-    /// Launches one CUDA kernel that does a whole channel per block, or those that sum channels and the one that follows.
+    /// Launches one CUDA kernel that does a whole channel per block, or those that sum channels and the one that
+    /// follows.
     ///
     /// # Safety
     /// The CUDA kernels are those of one direction, whose addresses are of views of the lengths that `extents` says.

@@ -1,22 +1,22 @@
 //! Batch normalisation per channel: `xhat = (x - mean) * inv_std`, `y = gamma xhat + beta`.
 //!
 //! * Training: mean and variance (biased, divided by `m = n * pixels`) of the whole mini-batch;
-//!   `inv_std = 1 / sqrt(variance + epsilon)`. Both are saved for backward. gamma and beta are optional: without them this
-//!   is Caffe's BatchNorm, with them NVIDIA's `scale_bias`.
+//!   `inv_std = 1 / sqrt(variance + epsilon)`. Both are saved for backward. gamma and beta are optional: without them
+//!   this is Caffe's BatchNorm, with them NVIDIA's `scale_bias`.
 //! * Running statistics are Caffe's three blobs: with `f = moving_average_fraction`, `mean = f * mean + batch mean`,
-//!   `variance = f * variance + m / (m - 1) * batch variance`, `factor = f * factor + 1`. Inference divides the first two
-//!   by the third.
+//!   `variance = f * variance + m / (m - 1) * batch variance`, `factor = f * factor + 1`. Inference divides the first
+//!   two by the third.
 //! * Backward needs the bottom data and what forward saved. With batch statistics
 //!   `dx = gamma * inv_std * (dy - mean(dy) - xhat * mean(dy * xhat))`, with running ones `dx = gamma * inv_std * dy`.
 //!
-//! A ReLU that follows can be part of both passes: `y = max(gamma xhat + beta, 0)`. Backward finds the sign of `y` again
-//! from `x`, by the same operations, so that neither `y` nor a pass over its gradient is needed.
+//! A ReLU that follows can be part of both passes: `y = max(gamma xhat + beta, 0)`. Backward finds the sign of `y`
+//! again from `x`, by the same operations, so that neither `y` nor a pass over its gradient is needed.
 //!
-//! So can the sum with another blob before it: `y = max(gamma xhat + beta + added, 0)`, the end of a residual network's block.
-//! Then backward sees the sign in `y` itself.
+//! So can the sum with another blob before it: `y = max(gamma xhat + beta + added, 0)`, the end of a residual network's
+//! block. Then backward sees the sign in `y` itself.
 //!
-//! Not in place: backward needs `x`. On the CPU one channel is one task, whose planes stay in cache between its passes; on
-//! a GPU the same holds for channels that fit.
+//! Not in place: backward needs `x`. On the CPU one channel is one task, whose planes stay in cache between its passes;
+//! on a GPU the same holds for channels that fit.
 
 mod cpu;
 mod cuda;
@@ -99,14 +99,14 @@ impl<'a> Added<'a> {
     }
 }
 
-/// What forward saves for backward: the mean that was subtracted and one over the standard deviation, an element per channel
-/// each.
+/// What forward saves for backward: the mean that was subtracted and one over the standard deviation, an element per
+/// channel each.
 pub fn saved(extents: &AxisExtents) -> Space {
     Space::all_of([Space::of::<f32>(extents.axis); 2])
 }
 
-/// Normalises `x` to `y`, with `added` on top of it if there is one, saves the statistics ([`saved`]), and updates the running
-/// ones with those of a mini-batch.
+/// Normalises `x` to `y`, with `added` on top of it if there is one, saves the statistics ([`saved`]), and updates the
+/// running ones with those of a mini-batch.
 ///
 /// # Panics
 /// If a length does not match the extents or less can be saved than [`saved`] says, as in [`backward`].
@@ -145,8 +145,8 @@ pub fn repeat(
     on_device!(device, normalise(norm, (x, added), y, saved));
 }
 
-/// `dx (+)= ...` (see the module), `dgamma (+)= sum of dy * xhat` and `dbeta (+)= sum of dy`. Through a ReLU, only the `dy`
-/// where `y > 0` count; these are also the gradient of what was `added`.
+/// `dx (+)= ...` (see the module), `dgamma (+)= sum of dy * xhat` and `dbeta (+)= sum of dy`. Through a ReLU, only the
+/// `dy` where `y > 0` count; these are also the gradient of what was `added`.
 #[allow(clippy::too_many_arguments)]
 pub fn backward(
     device: &Device,

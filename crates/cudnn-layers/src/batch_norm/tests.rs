@@ -26,8 +26,8 @@ fn reference(e: &AxisExtents, x: &[f64], [mean, variance]: &[Vec<f64>; 2], affin
     x.iter().enumerate().map(normalise).collect()
 }
 
-/// Channels for one block and for several, planes of one element, odd ones, and some that four-element packs fill. Of the
-/// gradient of the first, two elements in all, only rounding is left.
+/// Channels for one block and for several, planes of one element, odd ones, and some that four-element packs fill. Of
+/// the gradient of the first, two elements in all, only rounding is left.
 const EXTENTS: [[usize; 3]; 10] = [
     [2, 1, 1],
     [3, 5, 7],
@@ -368,8 +368,8 @@ fn backward_once(
     })
 }
 
-/// The gradient of what was added, which is to be added to `start`, replaced, or, if `start` is NaN, left alone; and behind it
-/// what [`backward_once`] gives.
+/// The gradient of what was added, which is to be added to `start`, replaced, or, if `start` is NaN, left alone; and
+/// behind it what [`backward_once`] gives.
 fn backward_of_sum(
     on: &TestDevice,
     e: &AxisExtents,

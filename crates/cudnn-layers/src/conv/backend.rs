@@ -27,7 +27,8 @@ impl ConvBackend {
         })
     }
 
-    /// Every algorithm that applies to `micro_batch` samples of `kernel`, the one that applies to nearly everything first.
+    /// Every algorithm that applies to `micro_batch` samples of `kernel`, the one that applies to nearly everything
+    /// first.
     ///
     /// # Errors
     /// The kernel is no convolution, or cuDNN fails.

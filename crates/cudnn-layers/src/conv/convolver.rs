@@ -14,8 +14,8 @@ pub struct Facts {
     pub geometry: ConvGeometry,
     /// The workspace that [`Convolver::run`] needs, exactly.
     pub workspace: Bytes,
-    /// Bytes at its beginning that [`Convolver::prepare`] fills; none where micro-batches share nothing. How many they are
-    /// and what lies where does not depend on the number of samples.
+    /// Bytes at its beginning that [`Convolver::prepare`] fills; none where micro-batches share nothing. How many they
+    /// are and what lies where does not depend on the number of samples.
     pub prepared: Bytes,
     /// Typical largest error over the largest output, against exact arithmetic: the accuracy class.
     pub max_error: f32,
@@ -30,8 +30,9 @@ pub trait Convolver: fmt::Debug + Send + Sync {
     /// What it is, and what it needs.
     fn facts(&self) -> &Facts;
 
-    /// Derives from the filter what all micro-batches share, and keeps it at the beginning of the workspace, whose rest it
-    /// may overwrite. Does nothing where [`Facts::prepared`] is none, as for [`ConvOp::BackwardFilter`](super::ConvOp::BackwardFilter).
+    /// Derives from the filter what all micro-batches share, and keeps it at the beginning of the workspace, whose rest
+    /// it may overwrite. Does nothing where [`Facts::prepared`] is none, as for
+    /// [`ConvOp::BackwardFilter`](super::ConvOp::BackwardFilter).
     fn prepare(&self, _filter: View<'_>, _workspace: ViewMut<'_>) {}
 
     /// Does beforehand what would make the first run slower than others.
@@ -42,10 +43,10 @@ pub trait Convolver: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Computes `out` from the operands of the table in [`super`], all of the micro-batch's lengths. The workspace begins
-    /// with what [`Convolver::prepare`] made of the same filter, for this number of samples or another; it is left as it
-    /// is, and the filter itself is then not read. The rest of the workspace holds anything, as does what `out` replaces. On a
-    /// GPU the work is launched and not waited for.
+    /// Computes `out` from the operands of the table in [`super`], all of the micro-batch's lengths. The workspace
+    /// begins with what [`Convolver::prepare`] made of the same filter, for this number of samples or another; it is
+    /// left as it is, and the filter itself is then not read. The rest of the workspace holds anything, as does what
+    /// `out` replaces. On a GPU the work is launched and not waited for.
     ///
     /// # Errors
     /// The library refuses.

@@ -8,8 +8,8 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConvError {
-    /// The device lacks an algorithm, or it needs more workspace here than was planned, or the micro-batches do not add up to
-    /// the mini-batch: in a sentence.
+    /// The device lacks an algorithm, or it needs more workspace here than was planned, or the micro-batches do not add
+    /// up to the mini-batch: in a sentence.
     #[error("{0}")]
     Refused(String),
     /// The extents do not make a convolution.

@@ -9,8 +9,8 @@ pub fn operand_lens(op: ConvOp, g: &ConvGeometry) -> [usize; 3] {
     in_order(op, [g.x_len(), g.w_len(), g.y_len()])
 }
 
-/// The blobs `a`, `b` and `out` where feature maps are of this format: filters are so, too, and their gradients in single
-/// precision.
+/// The blobs `a`, `b` and `out` where feature maps are of this format: filters are so, too, and their gradients in
+/// single precision.
 pub(crate) fn operands(op: ConvOp, g: &ConvGeometry, format: Format) -> [TensorType; 3] {
     let of_w = if op == ConvOp::BackwardFilter { Format::F32.in_order(format.layout) } else { format };
     let [x, w, y] = x_w_y(g);
@@ -22,8 +22,8 @@ fn x_w_y(g: &ConvGeometry) -> [[usize; 4]; 3] {
     [[g.n, g.c, g.h, g.w], filter(g), [g.n, g.k, g.out_h(), g.out_w()]]
 }
 
-/// The extents of `a`, `b` and `out`, and the bytes of which their addresses are multiples in blobs that are multiples of so
-/// many, as feature maps may begin at any sample.
+/// The extents of `a`, `b` and `out`, and the bytes of which their addresses are multiples in blobs that are multiples
+/// of so many, as feature maps may begin at any sample.
 #[cfg(feature = "cuda")]
 pub(crate) fn aligned(op: ConvOp, g: &ConvGeometry, bytes: usize, most: u64) -> [([usize; 4], u64); 3] {
     let of_sample = |sample: usize| most.min(1 << (sample * bytes).trailing_zeros());
@@ -45,7 +45,8 @@ pub(crate) fn filter(g: &ConvGeometry) -> [usize; 4] {
     [g.k, g.c / g.groups, g.r, g.s]
 }
 
-/// The parts of the operands of `op` that belong to `samples`: of the filter and its gradient all, of the others a slice.
+/// The parts of the operands of `op` that belong to `samples`: of the filter and its gradient all, of the others a
+/// slice.
 pub(crate) fn slices(op: ConvOp, g: &ConvGeometry, samples: &Range<usize>) -> [Range<usize>; 3] {
     let part = |sample: usize| sample * samples.start..sample * samples.end;
     in_order(op, [part(g.x_sample()), 0..g.w_len(), part(g.y_sample())])

@@ -92,8 +92,8 @@ impl fmt::Debug for ParallelProfiler {
     }
 }
 
-/// The ranges of neighbours about one kernel, those with most work first: what comes last should be short, so that all end
-/// at about the same time.
+/// The ranges of neighbours about one kernel, those with most work first: what comes last should be short, so that all
+/// end at about the same time.
 fn pieces(requests: &[Request]) -> Vec<Range<usize>> {
     let mut pieces: Vec<(f64, Range<usize>)> = Vec::new();
     let mut first = 0;

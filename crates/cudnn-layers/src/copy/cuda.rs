@@ -48,7 +48,7 @@ pub(super) fn convert(cuda: &Cuda, [outer, rows, columns]: [usize; 3], x: View<'
         false => "to_floats",
     };
     let (place, from, to) = (from.max(to), x.numbers(), y.numbers());
-    // SAFETY: `function(Transposed places, const float* or real* x, real* or float* y, int add)` of the types that the views
-    // have; the contract has checked both lengths.
+    // SAFETY: `function(Transposed places, const float* or real* x, real* or float* y, int add)` of the types that the
+    // views have; the contract has checked both lengths.
     unsafe { launch!(cuda, place, function, tiles(len), [&places, from, to, add(accumulate)]) };
 }

@@ -38,7 +38,8 @@ pub fn copy(device: &Device, x: View<'_>, y: Out<'_>) {
     copy_rows(device, &Rows::all(x.len()), x, y);
 }
 
-/// Writes (or adds) `x`, dense rows of `columns.width`, into its block of columns of `y` (Concat forward, Slice backward).
+/// Writes (or adds) `x`, dense rows of `columns.width`, into its block of columns of `y` (Concat forward, Slice
+/// backward).
 ///
 /// # Panics
 /// If a length does not match `columns`.
@@ -60,8 +61,8 @@ pub fn from_columns(device: &Device, columns: &Columns, dy: View<'_>, dx: Out<'_
     copy_rows(device, &rows, dy, dx);
 }
 
-/// `y = x`, or `y += x`, where both are blobs of these extents, each in the format that its view is tagged with. Only a GPU
-/// has others than [`Format::F32`](tensor::Format).
+/// `y = x`, or `y += x`, where both are blobs of these extents, each in the format that its view is tagged with. Only a
+/// GPU has others than [`Format::F32`](tensor::Format).
 ///
 /// # Panics
 /// If a length does not match the extents.

@@ -109,7 +109,8 @@ impl Descriptor {
         Ok(parts)
     }
 
-    /// Reads as many values as there is room for, and returns how many that are; without room, how many there are to read.
+    /// Reads as many values as there is room for, and returns how many that are; without room, how many there are to
+    /// read.
     fn read<T>(
         &self,
         name: Name,
@@ -136,13 +137,14 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here. Should this fail, there is nothing
-        // left to be done.
+        // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here. Should this fail, there is
+        // nothing left to be done.
         let _ = unsafe { call!(cudnnBackendDestroyDescriptor(self.raw)) };
     }
 }
 
-// SAFETY: a descriptor is set by the thread that makes it, before anyone else has it, and only read once it is finished.
+// SAFETY: a descriptor is set by the thread that makes it, before anyone else has it, and only read once it is
+// finished.
 unsafe impl Send for Descriptor {}
 // SAFETY: as above.
 unsafe impl Sync for Descriptor {}

@@ -31,13 +31,14 @@ macro_rules! descriptors {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here. Should this fail, there
-                // is nothing left to be done.
+                // SAFETY: made in `new`; `raw` is used only while `self` lives, and that ends here. Should this fail,
+                // there is nothing left to be done.
                 let _ = unsafe { call!($destroy(self.0)) };
             }
         }
 
-        // SAFETY: a descriptor is set once, in `new`, and only read from then on; it belongs to no thread and no handle.
+        // SAFETY: a descriptor is set once, in `new`, and only read from then on; it belongs to no thread and no
+        // handle.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}

@@ -2,8 +2,8 @@
 
 use std::{fmt, ops::Range};
 
-/// An engine of cuDNN with a value for each of its knobs: of one version of cuDNN and on one GPU always the same code. Prints
-/// as cuDNN's own tags do, with the numbers that its header gives to types of knobs: `ENG62_K2=5_K27=8`.
+/// An engine of cuDNN with a value for each of its knobs: of one version of cuDNN and on one GPU always the same code.
+/// Prints as cuDNN's own tags do, with the numbers that its header gives to types of knobs: `ENG62_K2=5_K27=8`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Engine {
     pub(super) index: i64,
@@ -45,8 +45,8 @@ pub(crate) struct EngineFacts {
 }
 
 impl EngineFacts {
-    /// Numerical notes: products on tensor cores, for which single precision is rounded to TF32; operands or sums of half
-    /// precision; sums in the frequency domain; another result each time; sums of transformed tiles.
+    /// Numerical notes: products on tensor cores, for which single precision is rounded to TF32; operands or sums of
+    /// half precision; sums in the frequency domain; another result each time; sums of transformed tiles.
     pub(crate) const TENSOR_CORES: Range<u32> = 0..1;
     pub(crate) const HALF_PRECISION: Range<u32> = 1..3;
     pub(crate) const FREQUENCIES: Range<u32> = 3..4;

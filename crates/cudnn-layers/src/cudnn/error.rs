@@ -44,8 +44,8 @@ pub enum CudnnError {
 }
 
 impl CudnnError {
-    /// Whether cuDNN works, but does not offer this: the algorithm does not apply to the geometry, or a tensor is larger
-    /// than it can handle.
+    /// Whether cuDNN works, but does not offer this: the algorithm does not apply to the geometry, or a tensor is
+    /// larger than it can handle.
     pub fn is_unsupported(&self) -> bool {
         match self {
             // 3000 to 3999 are the reasons for which something is not supported.

@@ -147,8 +147,8 @@ impl Cudnn {
         })
     }
 
-    /// Launches an engine, and does not wait for it. Operands as in the table of [`crate::conv`]; a workspace of no more than
-    /// [`SMALL_WORKSPACE`] need not be given.
+    /// Launches an engine, and does not wait for it. Operands as in the table of [`crate::conv`]; a workspace of no
+    /// more than [`SMALL_WORKSPACE`] need not be given.
     pub(crate) fn execute(
         &self,
         plan: &ExecutionPlan,
@@ -178,9 +178,10 @@ impl Cudnn {
                 .with(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses.map(pointer))?
                 .with(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[pointer(scratch)])?
                 .finish()?;
-            // SAFETY: handle, plan and pack are alive and set. The operands are device memory of the lengths and alignments
-            // that the graph says and the workspace of the size that the engine needs (asserted above), `out` and the
-            // workspace exclusively ours. The work goes to the stream through which all else on this memory goes.
+            // SAFETY: handle, plan and pack are alive and set. The operands are device memory of the lengths and
+            // alignments that the graph says and the workspace of the size that the engine needs (asserted above),
+            // `out` and the workspace exclusively ours. The work goes to the stream through which all else on this
+            // memory goes.
             unsafe { call!(cudnnBackendExecute(handle, plan.plan.raw(), pack.raw())) }
         })
     }

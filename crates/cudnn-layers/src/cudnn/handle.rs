@@ -24,8 +24,8 @@ const OLDEST: CudnnVersion = CudnnVersion(90_000);
 #[derive(Clone)]
 pub struct Cudnn(Arc<Handle>);
 
-/// A workspace of so many bytes counts as none. Many engines want some, so a handle has as much for itself: its convolutions
-/// run one after the other.
+/// A workspace of so many bytes counts as none. Many engines want some, so a handle has as much for itself: its
+/// convolutions run one after the other.
 pub(crate) const SMALL_WORKSPACE: usize = 1 << 10;
 
 struct Handle {
@@ -74,7 +74,8 @@ impl Cudnn {
     ) -> Result<usize, CudnnError> {
         let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
         let (x, w, y, c, mut bytes) = (x.raw(), w.raw(), y.raw(), convolution.raw(), 0);
-        // SAFETY: the handle is alive during the call, the descriptors as `descriptors` is, and set; a size is written to.
+        // SAFETY: the handle is alive during the call, the descriptors as `descriptors` is, and set; a size is written
+        // to.
         let asked = |h| unsafe {
             match algorithm {
                 LegacyAlgorithm::Forward(raw) => {
@@ -115,8 +116,8 @@ impl Cudnn {
         let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
         let (x, w, y, c) = (x.raw(), w.raw(), y.raw(), convolution.raw());
         // SAFETY: handle and descriptors are alive and set. The operands are device memory of the lengths that the
-        // descriptors say (asserted above), `out` and `workspace` exclusively ours; cuDNN checks the workspace's size. The
-        // work goes to the stream through which all else on this memory goes, so it needs no waiting.
+        // descriptors say (asserted above), `out` and `workspace` exclusively ours; cuDNN checks the workspace's size.
+        // The work goes to the stream through which all else on this memory goes, so it needs no waiting.
         self.with(|h| unsafe {
             match algorithm {
                 LegacyAlgorithm::Forward(raw) => {
@@ -176,8 +177,8 @@ impl fmt::Debug for Cudnn {
     }
 }
 
-/// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: those of versions without
-/// engines lack them.
+/// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: those of versions
+/// without engines lack them.
 pub fn versions(cuda: &Cuda) -> String {
     format!("cuDNN {} with engines, {}", version(), cuda.versions())
 }

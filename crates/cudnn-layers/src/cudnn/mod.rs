@@ -1,9 +1,9 @@
-//! The one folder that calls cuDNN, in three levels: calls whose status becomes an error (`api`), descriptors that live and
-//! die as Rust values do (`descriptor`, `backend`), and a handle with its convolutions (`handle`, `graph`).
+//! The one folder that calls cuDNN, in three levels: calls whose status becomes an error (`api`), descriptors that live
+//! and die as Rust values do (`descriptor`, `backend`), and a handle with its convolutions (`handle`, `graph`).
 //!
-//! cuDNN is reached in two ways. Its legacy API (one call per operation and algorithm) has algorithms that transform tiles
-//! and frequencies. Operation graphs have its newest engines, which are fastest where feature maps are in BF16 or NHWC.
-//! `alpha` and `beta` do not leave this folder: above it there is [`Accumulate`](tensor::Accumulate).
+//! cuDNN is reached in two ways. Its legacy API (one call per operation and algorithm) has algorithms that transform
+//! tiles and frequencies. Operation graphs have its newest engines, which are fastest where feature maps are in BF16 or
+//! NHWC. `alpha` and `beta` do not leave this folder: above it there is [`Accumulate`](tensor::Accumulate).
 
 #[cfg(feature = "cuda")]
 mod api;

@@ -30,8 +30,8 @@ impl Mask {
         Self { scale: dropout.scale(), threshold: dropout.threshold(), key }
     }
 
-    /// The factors, `scale` or 0, of the elements from `start` on; a task never straddles a multiple of 2^32. Keying both
-    /// rounds keeps the masks of two iterations from being rearrangements of each other.
+    /// The factors, `scale` or 0, of the elements from `start` on; a task never straddles a multiple of 2^32. Keying
+    /// both rounds keeps the masks of two iterations from being rearrangements of each other.
     #[inline(always)]
     fn factors(&self, start: usize) -> [f32; BLOCK] {
         let keys = mix64(self.key ^ (start as u64 >> 32));

@@ -15,7 +15,8 @@ __device__ __forceinline__ u64 mix64(u64 value) {
     return value ^ (value >> 31);
 }
 
-/// `seed` is mixed already. `x` may be null: in place. No tile straddles a multiple of 2^32, so a block has one pair of keys.
+/// `seed` is mixed already. `x` may be null: in place. No tile straddles a multiple of 2^32, so a block has one pair of
+/// keys.
 extern "C" __global__ void dropout(u64 seed, const u64* iteration, u32 threshold, float scale, const real* x, real* y,
                                    int add, u64 len) {
     u64 keys = mix64(mix64(seed ^ *iteration) ^ (u64(blockIdx.x) * TILE >> 32));

@@ -43,8 +43,8 @@ fn mix64(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// `to (+)= from * scale` where the element survives, `from * 0` elsewhere: of data forward, and of its gradient backward.
-/// Without a `from`, `to` holds it before and is overwritten.
+/// `to (+)= from * scale` where the element survives, `from * 0` elsewhere: of data forward, and of its gradient
+/// backward. Without a `from`, `to` holds it before and is overwritten.
 ///
 /// # Panics
 /// If lengths differ or the ratio lies outside `[0, 1)`.

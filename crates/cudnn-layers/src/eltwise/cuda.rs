@@ -79,7 +79,7 @@ pub(super) fn backward(
         Combination::Maximum => "maximum_backward",
     };
     let inputs = Inputs::new(inputs, &[], false);
-    // SAFETY: `function(Inputs inputs, u32 index, const real* dy, real* dx, int add, u64 len)`; the contract has checked
-    // the lengths.
+    // SAFETY: `function(Inputs inputs, u32 index, const real* dy, real* dx, int add, u64 len)`; the contract has
+    // checked the lengths.
     unsafe { launch!(cuda, place, function, tiles(len), [&inputs, index as u32, gradient, to, add, len]) };
 }

@@ -1,5 +1,5 @@
-// Element-wise combinations. Two summands, a residual network's case, are read in packs; other numbers of inputs come as a
-// table.
+// Element-wise combinations. Two summands, a residual network's case, are read in packs; other numbers of inputs come
+// as a table.
 
 extern "C" __global__ void scaled(float coefficient, const real* x, real* y, int add, u64 len) {
     map({x}, y, add, len, [=](const float (&in)[1], u64) { return coefficient * in[0]; });

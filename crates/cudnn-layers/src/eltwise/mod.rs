@@ -7,8 +7,8 @@
 //! | maximum | `y = max of x[j]` | `dx = dy` where `i` won, else 0 | all bottoms |
 //!
 //! The product's gradient multiplies the other factors instead of dividing `y` by `x[i]`, which is Caffe's
-//! `stable_prod_grad` and right for zeros. As in Caffe, of two equal first bottoms the second wins the maximum, and a later
-//! one wins only by being larger.
+//! `stable_prod_grad` and right for zeros. As in Caffe, of two equal first bottoms the second wins the maximum, and a
+//! later one wins only by being larger.
 //!
 //! A GPU combines at most 64 inputs other than by a sum of two; more of them panic there.
 

@@ -41,8 +41,8 @@ pub(super) fn backward_weights(cpu: &Cpu, e: &InnerProduct, x: View<'_>, dy: Vie
 
 /// `c (+)= a w^T`, where `a` is `n x k`, `w` is `m x k` and `c` is `n x m`.
 ///
-/// A task computes some columns of `c`. The weights are read where they lie, each once, as the factors that are broadcast;
-/// the samples, of which some terms at a time are transposed, are the vectors.
+/// A task computes some columns of `c`. The weights are read where they lie, each once, as the factors that are
+/// broadcast; the samples, of which some terms at a time are transposed, are the vectors.
 fn product(cpu: &Cpu, [n, k, m]: [usize; 3], a: View<'_>, w: Matrix<'_>, c: Out<'_>) {
     let (a, (c, accumulate)) = (a.host(), c.into_host());
     if n > MAX_SAMPLES {

@@ -1,8 +1,8 @@
 //! The inner product, or fully connected layer: `y = x w^T + b`.
 //!
 //! `x` is `n x inputs`, `y` is `n x outputs`, the weights `w` are `outputs x inputs` (or, with `transpose`,
-//! `inputs x outputs`), the bias has one element per output. Backward needs the bottom data for `dw` and nothing but the
-//! weights for `dx`.
+//! `inputs x outputs`), the bias has one element per output. Backward needs the bottom data for `dw` and nothing but
+//! the weights for `dx`.
 //!
 //! The weights are of the blobs' type; the bias and all gradients of parameters are in single precision.
 //!

@@ -1,5 +1,5 @@
-//! Local response normalisation on the CPU: a block of columns at a time, walking along the rows; a sum over the neighbouring
-//! rows, and then over the neighbouring columns.
+//! Local response normalisation on the CPU: a block of columns at a time, walking along the rows; a sum over the
+//! neighbouring rows, and then over the neighbouring columns.
 
 use super::Neighbourhood;
 use crate::cpu_loops::{for_each_column_block, inlined, items_per_task, put};
@@ -10,8 +10,8 @@ use tensor::{Cpu, Out, View, ViewMut};
 const ROOM: usize = 6144;
 
 impl Neighbourhood {
-    /// The widest block of columns, in whole vectors, and the rows of terms that are kept: all of a neighbourhood's if they
-    /// fit, else one, so that terms are computed again for every row that needs them.
+    /// The widest block of columns, in whole vectors, and the rows of terms that are kept: all of a neighbourhood's if
+    /// they fit, else one, so that terms are computed again for every row that needs them.
     fn block(&self) -> (usize, usize) {
         let (rows, margins) = (2 * self.half[0] + 1, 2 * self.half[1]);
         let width = |kept: usize| (ROOM / (kept + 2)).saturating_sub(margins).min(1024) / 16 * 16;
@@ -19,8 +19,8 @@ impl Neighbourhood {
     }
 }
 
-/// Calls `body(elements, the sums of the terms around them, the outputs' part)` for blocks of all rows. `terms(elements, to)`
-/// computes what is summed, for a range within a row.
+/// Calls `body(elements, the sums of the terms around them, the outputs' part)` for blocks of all rows.
+/// `terms(elements, to)` computes what is summed, for a range within a row.
 fn for_each_sum<const OUTPUTS: usize>(
     cpu: &Cpu,
     near: &Neighbourhood,
@@ -70,9 +70,9 @@ fn for_each_sum<const OUTPUTS: usize>(
     });
 }
 
-/// `scale^-0.75`, every published net's: `1 / (sqrt(s) * sqrt(sqrt(s)))`. The three operations under the fraction and the
-/// division round once each; the inner root halves the relative error that enters it. In all less than 2.5 units in the
-/// last place, as good as a library `powf` and vectorised.
+/// `scale^-0.75`, every published net's: `1 / (sqrt(s) * sqrt(sqrt(s)))`. The three operations under the fraction and
+/// the division round once each; the inner root halves the relative error that enters it. In all less than 2.5 units in
+/// the last place, as good as a library `powf` and vectorised.
 #[inline(always)]
 pub(super) fn three_quarters(scale: f32) -> f32 {
     let root = scale.sqrt();

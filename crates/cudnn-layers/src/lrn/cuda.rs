@@ -28,8 +28,8 @@ pub(super) fn backward(cuda: &Cuda, near: &Neighbourhood, [x, scale, dy]: [View<
     let (extents, add) = (Extents::new(&near.extents), add(dx.accumulate));
     let place = of_type(&[Some(x), Some(dy), Some(dx.to.as_view())]);
     let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.to.numbers());
-    // SAFETY: `(Lrn lrn, Extents e, const real* x, const float* scale, const real* dy, real* dx, int add)`; the contract has
-    // checked the lengths.
+    // SAFETY: `(Lrn lrn, Extents e, const real* x, const float* scale, const real* dy, real* dx, int add)`; the
+    // contract has checked the lengths.
     unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, scale, gradient, to, add]) };
 }
 

@@ -1,6 +1,6 @@
-// Local response normalisation: a thread has an element and looks at the rows and columns around it, or, across five channels,
-// it walks along some channels of a pixel. It sums a neighbourhood again for every element: differences of running sums would
-// lose digits.
+// Local response normalisation: a thread has an element and looks at the rows and columns around it, or, across five
+// channels, it walks along some channels of a pixel. It sums a neighbourhood again for every element: differences of
+// running sums would lose digits.
 
 /// As `Constants` of cuda.rs. `forward_factor` is alpha / count and `backward_factor` 2 alpha beta / count.
 struct Lrn {
@@ -28,7 +28,7 @@ struct Powers {
     }
 };
 
-// ---- Across five channels ------------------------------------------------------------------------------------------------
+// ---- Across five channels -------------------------------------------------------------------------------------------
 
 /// The channels [first, last) of one pixel, which a thread has.
 struct Walk {
@@ -48,7 +48,8 @@ struct Walk {
         exists = sample < e.outer;
     }
 
-    /// Calls `body(element, the terms of five channels around it)`; `load(element)` computes one, `none` is that of no channel.
+    /// Calls `body(element, the terms of five channels around it)`; `load(element)` computes one, `none` is that of no
+    /// channel.
     template <class Term, class Load, class Body>
     __device__ __forceinline__ void each(Term none, Load load, Body body) const {
         auto term = [&](int channel) { return u32(channel) < u32(channels) ? load(pixel + channel * step) : none; };
@@ -96,7 +97,7 @@ extern "C" __global__ void lrn_backward_5(Lrn lrn, Extents e, const real* __rest
     });
 }
 
-// ---- Any neighbourhood --------------------------------------------------------------------------------------------------
+// ---- Any neighbourhood ----------------------------------------------------------------------------------------------
 
 /// The rows or columns around one of them.
 __device__ __forceinline__ int2 around(int half, int at, u64 extent) {

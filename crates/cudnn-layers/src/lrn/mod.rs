@@ -4,8 +4,8 @@
 //! * Within a channel: `scale = 1 + alpha / size^2 * sum of x^2` over `size x size` neighbouring pixels, zeros outside.
 //!
 //! `size` is odd. Backward needs the bottom data and `scale`, which forward saves:
-//! `dx = dy * scale^-beta - 2 alpha beta / count * x * sum of dy * x * scale^(-beta - 1)` over the same neighbourhood, where
-//! `count` is `size` or its square.
+//! `dx = dy * scale^-beta - 2 alpha beta / count * x * sum of dy * x * scale^(-beta - 1)` over the same neighbourhood,
+//! where `count` is `size` or its square.
 
 mod cpu;
 mod cuda;
@@ -42,8 +42,8 @@ pub struct Lrn {
 /// The largest supported neighbourhood: a block of rows this high still lies in the first-level cache.
 pub const MAX_SIZE: usize = 255;
 
-/// A normalisation as both regions see it: of planes of rows and columns, around each element of which some rows and columns
-/// are summed. Across channels a sample is a plane, a channel a row and a pixel a column.
+/// A normalisation as both regions see it: of planes of rows and columns, around each element of which some rows and
+/// columns are summed. Across channels a sample is a plane, a channel a row and a pixel a column.
 #[derive(Clone, Copy, Debug)]
 struct Neighbourhood {
     /// Planes, rows and columns.
@@ -89,7 +89,8 @@ pub fn saved(len: usize) -> Space {
     Space::of::<f32>(len)
 }
 
-/// Computes `y` and saves `scale` ([`saved`]). The shape is `[n, c, h, w]`; across channels, the order of all blobs is that of `x`.
+/// Computes `y` and saves `scale` ([`saved`]). The shape is `[n, c, h, w]`; across channels, the order of all blobs is
+/// that of `x`.
 ///
 /// # Panics
 /// If a length does not match the shape, or `size` is even or above [`MAX_SIZE`], as in [`backward`].

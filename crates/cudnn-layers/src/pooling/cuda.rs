@@ -47,8 +47,8 @@ pub(super) fn backward_max(cuda: &Cuda, g: &PoolGeometry, mask: View<'_>, dy: Vi
         _ if tap_size(g) == 1 => ("max_pool_backward_u8", g.h),
         _ => ("max_pool_backward_u32", g.h),
     };
-    // SAFETY: `(Planes g, const Tap* mask, const real* dy, real* dx, int add)`; the contract has checked the lengths. Tap
-    // numbers are only compared, never used as offsets.
+    // SAFETY: `(Planes g, const Tap* mask, const real* dy, real* dx, int add)`; the contract has checked the lengths.
+    // Tap numbers are only compared, never used as offsets.
     unsafe { launch.over(cuda, function, [rows, g.w], operands, Some(accumulate)) };
 }
 
@@ -69,7 +69,8 @@ pub(super) fn backward_average(cuda: &Cuda, g: &PoolGeometry, dy: View<'_>, dx: 
     unsafe { launch.over(cuda, "average_pool_backward", [g.h, g.w], operands, Some(accumulate)) };
 }
 
-/// Channels that lie side by side in a plane: in NHWC all. The image says so; outputs of one pixel lie alike in both orders.
+/// Channels that lie side by side in a plane: in NHWC all. The image says so; outputs of one pixel lie alike in both
+/// orders.
 fn channels(g: &PoolGeometry, image: View<'_>) -> usize {
     if image.format().layout == AxisOrder::Nhwc { g.c } else { 1 }
 }
@@ -112,13 +113,13 @@ impl<'a> Launch<'a> {
         if channels > 1 && channels.is_multiple_of(pack) && at_once && aligned { pack } else { 1 }
     }
 
-    /// Launches `function` with a thread for each of so many rows and columns of every plane (in NHWC: of every channel of
-    /// every sample, or pack of them), for as many planes at a time as 32-bit arithmetic allows. The operands are addresses, 0
-    /// for none, and bytes of a plane.
+    /// Launches `function` with a thread for each of so many rows and columns of every plane (in NHWC: of every channel
+    /// of every sample, or pack of them), for as many planes at a time as 32-bit arithmetic allows. The operands are
+    /// addresses, 0 for none, and bytes of a plane.
     ///
     /// # Safety
-    /// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands have
-    /// as many planes as `g`, and those that are written are exclusively ours.
+    /// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands
+    /// have as many planes as `g`, and those that are written are exclusively ours.
     unsafe fn over<const OPERANDS: usize>(
         &self,
         cuda: &Cuda,
@@ -140,7 +141,8 @@ impl<'a> Launch<'a> {
                 |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
             args.extend(operands.map(|(address, bytes)| Arg::Address(offset(address, bytes))));
             args.extend(accumulate.map(|accumulate| Arg::from(add(accumulate))));
-            // SAFETY: the caller's promise; operands begin at plane `first`, and the CUDA kernel looks at `planes` planes only.
+            // SAFETY: the caller's promise; operands begin at plane `first`, and the CUDA kernel looks at `planes`
+            // planes only.
             unsafe { cuda.launch(source, function, threads(planes * rows * columns * packs), &args) };
         }
     }

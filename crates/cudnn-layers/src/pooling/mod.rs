@@ -1,11 +1,11 @@
 //! Pooling over windows of each channel: maximum or average, with padding and Caffe's rounding of the output's extents.
 //!
-//! * Maximum: padding never wins. Forward saves which tap of the window won (the first of several equal ones in row-major
-//!   order); backward sends `dy` there. A NaN wins, of several the last one. A window of nothing but negative infinity has
-//!   no winner and passes no gradient. With a ReLU behind, a maximum that it makes 0 has no winner either: backward needs
-//!   neither a pass through it nor its output.
-//! * Average: the sum divided by the number of pixels of the window inside the image *and its padding*, as in Caffe on a
-//!   CPU: a window hanging over the padded edge divides by less. Backward spreads `dy` likewise and needs no data.
+//! * Maximum: padding never wins. Forward saves which tap of the window won (the first of several equal ones in
+//!   row-major order); backward sends `dy` there. A NaN wins, of several the last one. A window of nothing but negative
+//!   infinity has no winner and passes no gradient. With a ReLU behind, a maximum that it makes 0 has no winner either:
+//!   backward needs neither a pass through it nor its output.
+//! * Average: the sum divided by the number of pixels of the window inside the image *and its padding*, as in Caffe on
+//!   a CPU: a window hanging over the padded edge divides by less. Backward spreads `dy` likewise and needs no data.
 //!
 //! Global pooling is a window of the image's extents.
 
@@ -18,8 +18,8 @@ use tensor::{Device, Format, Out, PoolGeometry, Space, View, ViewMut};
 
 /// The saved winners of [`forward_max`].
 ///
-/// Their bytes are the same on every device: for each output the number of the winning tap, counted row by row, in one byte
-/// or, for windows of 256 taps and more, in a native `u32`, with all bits set where no pixel won.
+/// Their bytes are the same on every device: for each output the number of the winning tap, counted row by row, in one
+/// byte or, for windows of 256 taps and more, in a native `u32`, with all bits set where no pixel won.
 pub fn mask(geometry: &PoolGeometry) -> Space {
     let len = geometry.y_len();
     if tap_size(geometry) == 1 { Space::of::<u8>(len) } else { Space::of::<u32>(len) }
@@ -30,8 +30,8 @@ fn tap_size(geometry: &PoolGeometry) -> usize {
     if geometry.window[0] * geometry.window[1] < 256 { 1 } else { 4 }
 }
 
-/// `y = maximum over windows of x`, with `relu` rectified; `winners` gets what [`mask`] says. It may be left out where no
-/// backward pass follows.
+/// `y = maximum over windows of x`, with `relu` rectified; `winners` gets what [`mask`] says. It may be left out where
+/// no backward pass follows.
 ///
 /// # Panics
 /// If a length does not match the geometry, as in all functions of this module.

@@ -1,8 +1,9 @@
-// Maximum and average pooling. Forward, a thread has an output; backward, a thread has a pixel, or for common maxima a few of a
-// column, and looks through the windows over it. So every element is written once, by one thread, in a fixed order.
+// Maximum and average pooling. Forward, a thread has an output; backward, a thread has a pixel, or for common maxima a
+// few of a column, and looks through the windows over it. So every element is written once, by one thread, in a fixed
+// order.
 //
-// A launch has less than 2^30 elements; the host divides larger tensors by planes. In NHWC a plane is a sample, whose columns
-// are of all channels: neighbouring threads have neighbouring channels, or neighbouring packs of them.
+// A launch has less than 2^30 elements; the host divides larger tensors by planes. In NHWC a plane is a sample, whose
+// columns are of all channels: neighbouring threads have neighbouring channels, or neighbouring packs of them.
 
 using u8 = unsigned char;
 
@@ -16,7 +17,8 @@ struct Planes {
     Divisor channels;  // or packs of them that lie side by side: 1 in NCHW
 };
 
-/// The place of a thread: `W` channels of element `column` of row `row` of `plane`, where rows and columns are as in `Planes`.
+/// The place of a thread: `W` channels of element `column` of row `row` of `plane`, where rows and columns are as in
+/// `Planes`.
 template <int W>
 struct Place {
     int plane, row, column, channel = 0, channels = 1;
@@ -55,8 +57,8 @@ __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out,
     }
 }
 
-/// A NaN wins, and only another NaN beats it. Of equal pixels the first wins. `mask` may be null. Where a ReLU makes 0 of the
-/// output, it would stop the gradient: then no pixel has won.
+/// A NaN wins, and only another NaN beats it. Of equal pixels the first wins. `mask` may be null. Where a ReLU makes 0
+/// of the output, it would stop the gradient: then no pixel has won.
 template <int W, class Tap>
 __device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, real* __restrict__ y,
                                             Tap* __restrict__ mask) {
@@ -144,8 +146,8 @@ __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restr
     });
 }
 
-/// Pixels that a thread has in `max_backward_strip`, one below the other. Strips begin at multiples of this in the padded image,
-/// so that the windows over each of them are known to the compiler.
+/// Pixels that a thread has in `max_backward_strip`, one below the other. Strips begin at multiples of this in the
+/// padded image, so that the windows over each of them are known to the compiler.
 template <int W>
 constexpr int PIXELS = W == 1 ? 8 : 2;
 

@@ -26,8 +26,8 @@ pub(super) fn forward(
         (rows.map_or_else(|| tiles(y.len()), |rows| rows.map), Extents::new(extents), i32::from(relu));
     let (from, to) = (numbers(x), y.numbers());
     let Affine { gamma, beta } = *affine;
-    // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y)`;
-    // the contract has checked the lengths.
+    // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real*
+    // y)`; the contract has checked the lengths.
     unsafe { launch!(cuda, place, "scale_forward", grid, [&extents, gamma, beta, relu, from, to]) };
 }
 
@@ -35,8 +35,8 @@ pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, gamma: View<'_>, dy: 
     let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.to.as_view())], extents);
     let grid = rows.map_or_else(|| tiles(dy.len()), |rows| rows.map);
     let (extents, from, to, add) = (Extents::new(extents), dy.numbers(), dx.to.numbers(), add(dx.accumulate));
-    // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract has
-    // checked the lengths.
+    // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract
+    // has checked the lengths.
     unsafe { launch!(cuda, place, "scale_backward", grid, [&extents, gamma, from, to, add]) };
 }
 
@@ -62,7 +62,8 @@ pub(super) fn backward_affine(
     let (place, rows) = of_channels(cuda, &[x, Some(dy)], extents);
     cuda.scratch(|scratch| {
         // SAFETY: `scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients, double*
-        // partials)`, which adds up two sums for each channel, where x may be null; the contract has checked the lengths.
+        // partials)`, which adds up two sums for each channel, where x may be null; the contract has checked the
+        // lengths.
         unsafe {
             launch_sums(cuda, &SOURCES[place], "scale_backward_affine", (extents, rows), scratch, &args)
         };

@@ -1,7 +1,7 @@
 //! A factor per channel, a bias per channel, or both: `y[n][c][..] = gamma[c] * x[n][c][..] + beta[c]`.
 //!
-//! The gradients of the factors need the bottom data `x`. The channels are the axis of [`AxisExtents`]; Caffe's Scale with a
-//! bottom of several axes folds them into one.
+//! The gradients of the factors need the bottom data `x`. The channels are the axis of [`AxisExtents`]; Caffe's Scale
+//! with a bottom of several axes folds them into one.
 
 mod cpu;
 mod cuda;
@@ -74,8 +74,8 @@ pub fn backward(device: &Device, extents: &AxisExtents, gamma: View<'_>, dy: Vie
     on_device!(device, backward(extents, gamma, dy, dx));
 }
 
-/// `dgamma (+)= sum of dy * x` and `dbeta (+)= sum of dy` per channel, in an order that does not depend on the number of
-/// threads. Without a gamma, `x` is not needed.
+/// `dgamma (+)= sum of dy * x` and `dbeta (+)= sum of dy` per channel, in an order that does not depend on the number
+/// of threads. Without a gamma, `x` is not needed.
 ///
 /// # Panics
 /// If there is a gradient of gamma, but no `x`.

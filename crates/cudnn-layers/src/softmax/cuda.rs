@@ -58,9 +58,9 @@ pub(super) fn loss(
     let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
     let (e, shares) = (&Extents::new(extents), &options.shares(extents.axis));
     let (function, to, fault) = ("softmax_loss", &mut to, Arg::Address(cuda.fault_address()));
-    // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored, const float* p, const float*
-    // labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is used as an
-    // index.
+    // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored, const float* p, const
+    // float* labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is
+    // used as an index.
     unsafe { launch!(cuda, 0, function, ONE_BLOCK, [e, normaliser, shares, ignored, p, labels, to, fault]) };
     Ok(())
 }
@@ -80,10 +80,10 @@ pub(super) fn loss_backward(
     cuda.scratch(|mut scratch| {
         let factor = scratch.slice(0..FACTOR_LEN).address::<u8>();
         let [factor, fault] = [factor, cuda.fault_address()].map(Arg::Address);
-        // SAFETY: `softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float* labels,
-        // float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e, Shares shares, float
-        // ignored, const float* factor, const float* p, const float* labels, real* dx, int add)`; the contract has checked the
-        // lengths.
+        // SAFETY: `softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float*
+        // labels, float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e,
+        // Shares shares, float ignored, const float* factor, const float* p, const float* labels, real* dx, int add)`;
+        // the contract has checked the lengths.
         unsafe {
             launch!(cuda, place, first, ONE_BLOCK, [e, normaliser, weight, ignored, labels, factor, fault]);
             launch!(cuda, place, second, grid, [e, shares, ignored, factor, p, labels, to, add]);
@@ -111,8 +111,8 @@ pub(super) fn accuracy(
     };
     if let Some(mut to) = per_class {
         let (function, grid) = ("accuracy_per_class", Grid::line(classes, THREADS));
-        // SAFETY: `accuracy_per_class(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float*
-        // to)` with a block for each class, for which `to` has an element.
+        // SAFETY: `accuracy_per_class(Extents e, u64 top_k, float ignored, const real* scores, const float* labels,
+        // float* to)` with a block for each class, for which `to` has an element.
         unsafe { launch!(cuda, place, function, grid, [&extents, top_k, ignored, from, labels, &mut to]) };
     }
     Ok(())

@@ -52,8 +52,8 @@ pub struct LabelError {
 /// The first word of a fault that is a label; then come sample, the label's bits and the number of classes.
 const FAULT: u32 = 1;
 
-/// The first label that a GPU found to be no class since this was asked last. To be asked after [`Device::check`]; on the
-/// processor such a label was an error at once.
+/// The first label that a GPU found to be no class since this was asked last. To be asked after [`Device::check`]; on
+/// the processor such a label was an error at once.
 pub fn device_fault(device: &Device) -> Option<LabelError> {
     let Device::Cuda(cuda) = device else {
         return None;

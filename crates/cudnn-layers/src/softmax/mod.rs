@@ -3,16 +3,16 @@
 //! `y = exp(x - max) / sum of exp(x - max)` along the axis of [`AxisExtents`]. Backward needs the top data:
 //! `dx = y * (dy - sum of dy * y)`.
 //!
-//! `loss = -sum of ln(max(p[label], smallest normal number)) / normaliser` over all predictions, one per outer and inner
-//! index, whose label is not the one to ignore; `p = softmax(x)`. With label smoothing s the label's class has 1 - s of it, and
-//! every one of K classes s / K more: the loss is the same sum of logarithms with these shares. Fused with the softmax because its gradient is
-//! `dx = (p - share) * loss_weight / normaliser`, without the quotient of small numbers that two separate gradients
-//! would form.
+//! `loss = -sum of ln(max(p[label], smallest normal number)) / normaliser` over all predictions, one per outer and
+//! inner index, whose label is not the one to ignore; `p = softmax(x)`. With label smoothing s the label's class has 1
+//! - s of it, and every one of K classes s / K more: the loss is the same sum of logarithms with these shares. Fused
+//! with the softmax because its gradient is `dx = (p - share) * loss_weight / normaliser`, without the quotient of
+//! small numbers that two separate gradients would form.
 //!
-//! The accuracy is the share of predictions whose label is among the `top_k` highest scores. Of equal scores the higher class
-//! ranks first, as in Caffe 1.0; a label whose score is NaN is never right. BVLC's later sources count a label that ties with
-//! the `top_k`th score as wrong. So where a net has collapsed and gives all classes one score, this says the share of the last
-//! class, and theirs 0.
+//! The accuracy is the share of predictions whose label is among the `top_k` highest scores. Of equal scores the higher
+//! class ranks first, as in Caffe 1.0; a label whose score is NaN is never right. BVLC's later sources count a label
+//! that ties with the `top_k`th score as wrong. So where a net has collapsed and gives all classes one score, this says
+//! the share of the last class, and theirs 0.
 
 mod cpu;
 mod cuda;
@@ -45,12 +45,12 @@ pub fn saved(extents: &AxisExtents) -> Space {
     Space::of::<f32>(extents.len())
 }
 
-/// Computes and saves the probabilities ([`saved`]), and the loss, one element. `labels` has one element per prediction,
-/// `outer * inner`.
+/// Computes and saves the probabilities ([`saved`]), and the loss, one element. `labels` has one element per
+/// prediction, `outer * inner`.
 ///
 /// # Errors
-/// [`LabelError`] for the first label that is neither a class nor ignored; the loss is not written then. On a GPU, where
-/// the host does not wait here, the error shows in [`labels::device_fault`].
+/// [`LabelError`] for the first label that is neither a class nor ignored; the loss is not written then. On a GPU,
+/// where the host does not wait here, the error shows in [`labels::device_fault`].
 pub fn loss(
     device: &Device,
     extents: &AxisExtents,
@@ -87,8 +87,8 @@ pub fn loss_backward(
     on_device!(device, loss_backward(extents, options, loss_weight, [p, labels], dx))
 }
 
-/// Writes the accuracy, one element, over the predictions whose label is not `ignore_label` (0 if there are none); and into
-/// `per_class`, if it is there, that over the predictions of each class.
+/// Writes the accuracy, one element, over the predictions whose label is not `ignore_label` (0 if there are none); and
+/// into `per_class`, if it is there, that over the predictions of each class.
 ///
 /// # Errors
 /// As [`loss`]; the accuracy is not written then.

@@ -1,9 +1,9 @@
 // Softmax along an axis, its loss, and the accuracy.
 //
-// A row is one prediction: the elements that share an outer and an inner index. Where there are no inner indices a block
-// has a row, which lies together; else a thread has one, and its neighbours the neighbouring inner indices.
+// A row is one prediction: the elements that share an outer and an inner index. Where there are no inner indices a
+// block has a row, which lies together; else a thread has one, and its neighbours the neighbouring inner indices.
 
-// ---- Softmax ------------------------------------------------------------------------------------------------------------
+// ---- Softmax --------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ float minus_infinity() { return -__int_as_float(0x7f800000); }
 
@@ -61,7 +61,7 @@ __device__ __forceinline__ void backward(const Extents& e, const real* __restric
     line.each([&](u64 i) { put(add, dx + i, y[i] * (dy[i] - dot)); });
 }
 
-// ---- Loss and accuracy --------------------------------------------------------------------------------------------------
+// ---- Loss and accuracy ----------------------------------------------------------------------------------------------
 
 constexpr u64 NO_ROW = ~0ull;
 
@@ -105,7 +105,8 @@ __device__ void report(uint4* fault, u64 row, float label, const Extents& e) {
     *fault = make_uint4(1, u32(e.inner.divide(row)), __float_as_uint(label), u32(e.axis.divisor));
 }
 
-/// Adds up the tallies of all threads of the one block there is: `finish(tally)` by one thread, unless a label was no class.
+/// Adds up the tallies of all threads of the one block there is: `finish(tally)` by one thread, unless a label was no
+/// class.
 template <class Finish>
 __device__ __forceinline__ void conclude(Tally tally, const Extents& e, const float* labels, uint4* fault, Finish finish) {
     tally.total = block_sum(tally.total);
@@ -136,7 +137,7 @@ __device__ __forceinline__ void tally_rows(const Extents& e, float ignored, cons
     conclude(tally, e, labels, fault, finish);
 }
 
-// ---- Entries ------------------------------------------------------------------------------------------------------------
+// ---- Entries --------------------------------------------------------------------------------------------------------
 
 extern "C" {
 
@@ -198,8 +199,8 @@ __global__ void softmax_loss_backward(Extents e, Shares shares, float ignored, c
     });
 }
 
-/// Whether class `wanted_class` is among the `top_k` highest scores of a row: of the classes that rank before it, each lane
-/// of the warp counts its own.
+/// Whether class `wanted_class` is among the `top_k` highest scores of a row: of the classes that rank before it, each
+/// lane of the warp counts its own.
 __device__ __forceinline__ bool is_right(const Extents& e, u64 row, u64 wanted_class, u64 top_k, const real* scores) {
     Row place(e, row);
     float wanted = scores[place.first + wanted_class * place.step];

@@ -1,5 +1,5 @@
-//! Every operation on a GPU, on blobs in BF16 and in NHWC, against the processor's in single precision and NCHW, which has
-//! tests of its own.
+//! Every operation on a GPU, on blobs in BF16 and in NHWC, against the processor's in single precision and NCHW, which
+//! has tests of its own.
 
 use super::operands::{BOTH, Operand, SHAPES, blob, channels, check, check_in, floats, rounded};
 use crate::{

@@ -1,4 +1,5 @@
-//! Operands in any format, and what operations on a GPU make of them, against the processor's in single precision and NCHW.
+//! Operands in any format, and what operations on a GPU make of them, against the processor's in single precision and
+//! NCHW.
 
 use crate::{
     AxisExtents,
@@ -11,8 +12,8 @@ use tensor::{
     testing::{max_error, random},
 };
 
-/// Half a unit in the last place of 8 bits, and that once more where a result was rounded before: an inner product, which may
-/// then have been a little larger, before its bias.
+/// Half a unit in the last place of 8 bits, and that once more where a result was rounded before: an inner product,
+/// which may then have been a little larger, before its bias.
 const BF16: f64 = 2.2 / 256.0;
 /// Sums in another order, and functions of the two devices.
 const F32: f64 = 2e-5;

@@ -68,9 +68,10 @@ pub(super) fn update_all(
                 blocks += tile_count(param.w.len());
                 table.count += 1;
             }
-            // SAFETY: each is `update(Table table, const StepRates* rates, const StepState* state)`. The table's addresses are
-            // those of the views of `params`, whose history has a number of the weights' lengths that is the method's, and
-            // no two writable views overlap; and of sums that the kernels above have filled. Every block has a parameter.
+            // SAFETY: each is `update(Table table, const StepRates* rates, const StepState* state)`. The table's
+            // addresses are those of the views of `params`, whose history has a number of the weights' lengths that is
+            // the method's, and no two writable views overlap; and of sums that the kernels above have filled. Every
+            // block has a parameter.
             unsafe {
                 launch!(cuda, kernel(rule.method), Grid::line(blocks, THREADS), [&table, rates, state])
             };
@@ -190,7 +191,8 @@ pub(super) fn add_losses(
     let state = Arg::Address(state.address::<u8>());
     for &(loss, weight) in losses {
         let add = add(accumulate);
-        // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has `len`.
+        // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has
+        // `len`.
         unsafe { launch!(cuda, "add_loss", Grid::line(1, 1), [loss, loss.len(), &weight, state, add]) };
         accumulate = Accumulate::Add;
     }

@@ -17,15 +17,16 @@
 //! AdamW      as Adam, with delta sqrt(1 - momentum2^t) for delta            w -= a * decay * w first
 //! ```
 //!
-//! with the correction c = sqrt(1 - momentum2^t) / (1 - momentum^t) of iteration t, the first being 1. SGD's learning rate is
-//! inside the history `h`, unlike in PyTorch, which matters when the rate changes. Adam is Caffe's, with delta beside the
-//! uncorrected root; AdamW is that of Loshchilov and Hutter (2019) and PyTorch. LARC (You et al. 2017) is that of NVIDIA's
-//! Caffe: the factor eta |w| / |scale * dw|, or under its policy "clip" that divided by the rate, at most 1.
+//! with the correction c = sqrt(1 - momentum2^t) / (1 - momentum^t) of iteration t, the first being 1. SGD's learning
+//! rate is inside the history `h`, unlike in PyTorch, which matters when the rate changes. Adam is Caffe's, with delta
+//! beside the uncorrected root; AdamW is that of Loshchilov and Hutter (2019) and PyTorch. LARC (You et al. 2017) is
+//! that of NVIDIA's Caffe: the factor eta |w| / |scale * dw|, or under its policy "clip" that divided by the rate, at
+//! most 1.
 //!
-//! Nothing here waits for a GPU. What changes from one iteration to the next is read from the device's memory, so that the
-//! same update can be recorded once and replayed: the [`StepRates`], which the host sets ([`tensor::Setting`]), and the
-//! [`StepState`] of the iteration. An iteration whose loss is not finite, or that met a label out of range, updates nothing;
-//! nor does any after it, until the host, which learns of it later, has cleared the state.
+//! Nothing here waits for a GPU. What changes from one iteration to the next is read from the device's memory, so that
+//! the same update can be recorded once and replayed: the [`StepRates`], which the host sets ([`tensor::Setting`]), and
+//! the [`StepState`] of the iteration. An iteration whose loss is not finite, or that met a label out of range, updates
+//! nothing; nor does any after it, until the host, which learns of it later, has cleared the state.
 
 mod cpu;
 mod cuda;
@@ -154,8 +155,8 @@ pub struct ParamUpdate<'a> {
 pub struct StepState {
     /// The sum of the losses of its mini-batches so far.
     pub loss: f64,
-    /// The sum of squares of all accumulated gradients at the last update, if its rule clips: summed in a fixed order, in
-    /// double precision above runs of a few thousand elements.
+    /// The sum of squares of all accumulated gradients at the last update, if its rule clips: summed in a fixed order,
+    /// in double precision above runs of a few thousand elements.
     pub squares: f64,
     /// What the last update multiplied gradients by.
     pub scale: f32,
@@ -194,8 +195,8 @@ pub fn add_losses(device: &Device, losses: &[Loss<'_>], mut state: ViewMut<'_>, 
     }
 }
 
-/// Takes the loss away, to be added to those of other ranks: it is at [`StepState::OFFERED`] then, or no number there if a label
-/// was out of range. No number is in its place until the sum comes, so that nothing is updated before.
+/// Takes the loss away, to be added to those of other ranks: it is at [`StepState::OFFERED`] then, or no number there
+/// if a label was out of range. No number is in its place until the sum comes, so that nothing is updated before.
 pub fn offer_loss(device: &Device, mut state: ViewMut<'_>) {
     match device {
         Device::Cpu(_) => {
@@ -206,9 +207,9 @@ pub fn offer_loss(device: &Device, mut state: ViewMut<'_>) {
     }
 }
 
-/// Updates the weights, their copies and the history of all `params` from their accumulated gradients `dw`, unless the loss is not
-/// finite, a label was out of range ([`device_fault`](crate::softmax::labels::device_fault)), or an update was refused
-/// before. `rates` are the bytes of [`StepRates`].
+/// Updates the weights, their copies and the history of all `params` from their accumulated gradients `dw`, unless the
+/// loss is not finite, a label was out of range ([`device_fault`](crate::softmax::labels::device_fault)), or an update
+/// was refused before. `rates` are the bytes of [`StepRates`].
 ///
 /// # Panics
 /// If lengths do not fit within a parameter.

@@ -217,7 +217,8 @@ extern "C" __global__ void squares(const float* x, double* partials, u64 len) {
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-/// Adds up the sums that `squares` left, finds the gradients' factor, and decides whether there is an update; one block.
+/// Adds up the sums that `squares` left, finds the gradients' factor, and decides whether there is an update; one
+/// block.
 extern "C" __global__ void prepare(const double* partials, u64 count, float clip, float mini_batches, StepState* state,
                                    const uint4* fault) {
     double total = 0;

@@ -63,7 +63,8 @@ pub(crate) enum Form {
     Note,
 }
 
-/// A bar in a row: parts one after the other from 0 on, each with its length, colour and text, and what is written at the end.
+/// A bar in a row: parts one after the other from 0 on, each with its length, colour and text, and what is written at
+/// the end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bar {
     pub(crate) parts: Vec<(f64, Tone, String)>,

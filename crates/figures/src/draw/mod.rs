@@ -6,8 +6,8 @@
 //!         └─► data  (rows of numbers, for CSV and JSON)
 //! ```
 //!
-//! Lines carry their names, no legend is to be looked up; colours are those of Okabe and Ito, which people with any colour
-//! vision tell apart.
+//! Lines carry their names, no legend is to be looked up; colours are those of Okabe and Ito, which people with any
+//! colour vision tell apart.
 
 mod axis;
 mod canvas;

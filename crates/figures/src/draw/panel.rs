@@ -173,9 +173,9 @@ impl Area<'_> {
         }
     }
 
-    /// Texts beside dots and places, where they meet nothing that is there: first those to the right or the left, as one
-    /// above or below is the farther from its dot, then these. A name that finds no room is left out; a remark then stands
-    /// where it meets something, and loses words that would leave the panel.
+    /// Texts beside dots and places, where they meet nothing that is there: first those to the right or the left, as
+    /// one above or below is the farther from its dot, then these. A name that finds no room is left out; a remark then
+    /// stands where it meets something, and loses words that would leave the panel.
     fn texts<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
         let (mut taken, dots) = (self.taken(|_| true), self.taken(|form| form == Form::Dot));
         let is_beside = |mark: &&Drawn| matches!(mark.form, Form::Dot | Form::Note) && !mark.text.is_empty();
@@ -208,7 +208,8 @@ impl Area<'_> {
         }
     }
 
-    /// Where `text` could stand in the panel so many lines below the place of `mark`: to the right, to the left, in the middle.
+    /// Where `text` could stand in the panel so many lines below the place of `mark`: to the right, to the left, in the
+    /// middle.
     fn beside(&self, mark: &Drawn, text: &str, row: f64) -> impl Iterator<Item = Frame> + use<> {
         let ([x, y], long) = (self.at(mark.points[0]), width(text, TEXT));
         let (middle, half) = (y + row * LEADING, LEADING / 2.0);

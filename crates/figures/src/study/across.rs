@@ -53,7 +53,8 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
     Some(Figure { caption, ..Figure::new("accuracy", title, first.source(), panels, data) })
 }
 
-/// What optimising takes: to measure, and how large the papers' ILP is, its binary variables and the largest desirable set.
+/// What optimising takes: to measure, and how large the papers' ILP is, its binary variables and the largest desirable
+/// set.
 fn programme(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new("net mini_batch policy measuring_s kernels binaries largest_desirable_set");
     let (mut seconds, mut binaries) = (Vec::new(), Vec::new());

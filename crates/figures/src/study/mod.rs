@@ -1,4 +1,5 @@
-//! The figures of the µ-cuDNN papers, and what they lack, of one net on one device. Everything follows from a cost table.
+//! The figures of the µ-cuDNN papers, and what they lack, of one net on one device. Everything follows from a cost
+//! table.
 
 mod across;
 mod claims;

@@ -4,8 +4,8 @@ use super::{LIMITS, NOTABLE, Study, USUAL, claims::gain_at, nets};
 use crate::draw::{Data, Figure};
 use planner::{BatchSizePolicy, Math, WorkspacePolicy};
 
-/// What is said of nets: that one time is 1.1 times another at least, or that it is not. `{little}`, `{usual}` and `{plenty}`
-/// are the limits.
+/// What is said of nets: that one time is 1.1 times another at least, or that it is not. `{little}`, `{usual}` and
+/// `{plenty}` are the limits.
 struct Conclusion {
     says: &'static str,
     is_gain: bool,
@@ -59,7 +59,8 @@ fn over_wd(study: &Study, way: WorkspacePolicy) -> Option<f64> {
     Some(study.plan(study.finest, WorkspacePolicy::Wd, total)?.time_ms / other.time_ms)
 }
 
-/// A page in Markdown with all `figures`, the table of `claims`, and what holds of the papers' conclusions; made by `command`.
+/// A page in Markdown with all `figures`, the table of `claims`, and what holds of the papers' conclusions; made by
+/// `command`.
 pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str) -> String {
     let Some(first) = studies.first() else { return String::new() };
     let mut page = format!(

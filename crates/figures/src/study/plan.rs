@@ -47,8 +47,8 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     Figure { caption: plan.totals(), width: Figure::PAGE, ..figure }
 }
 
-/// Time of all kernels over the limit, undivided and as planned, with a mark at the plan's own; of `subject`, measured on
-/// `source`.
+/// Time of all kernels over the limit, undivided and as planned, with a mark at the plan's own; of `subject`, measured
+/// on `source`.
 pub fn limit_figure(
     curves: &[Curve; 2],
     (plan, limit): (&Plan, Bytes),

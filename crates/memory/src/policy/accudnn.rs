@@ -1,9 +1,9 @@
 //! AccUDNN as published (J. Guo et al., "AccUDNN: A GPU Memory Efficient Accelerator for Training Ultra-deep Neural
-//! Networks", 2019): all feature maps are swapped in three streams but those that would be late, and of the mini-batches
-//! that fit so the largest is chosen. A baseline.
+//! Networks", 2019): all feature maps are swapped in three streams but those that would be late, and of the
+//! mini-batches that fit so the largest is chosen. A baseline.
 //!
-//! The faults of the printed algorithm 1 (memory in use that never falls, a ready time that may lie before the one before, a
-//! need compared with all bytes and not with those that lack) are mended by simulating the events.
+//! The faults of the printed algorithm 1 (memory in use that never falls, a ready time that may lie before the one
+//! before, a need compared with all bytes and not with those that lack) are mended by simulating the events.
 
 use super::{
     costs::Costs,
@@ -16,8 +16,8 @@ use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The plan that swaps everything but what computation would have to wait for, which is pinned on the device as far as there
-/// is room within `budget` bytes.
+/// The plan that swaps everything but what computation would have to wait for, which is pinned on the device as far as
+/// there is room within `budget` bytes.
 ///
 /// # Errors
 /// [`BelowFloor`]: not even swapping everything fits.
@@ -80,8 +80,8 @@ pub struct TimedSize {
     pub ms: Vec<[f64; 2]>,
 }
 
-/// The performance model: for each type of layer and pass the speed as a function of the work, which rises with it and is
-/// flat in the end, `peak * work / (work + half)`. The time is then a line, `(work + half) / peak`.
+/// The performance model: for each type of layer and pass the speed as a function of the work, which rises with it and
+/// is flat in the end, `peak * work / (work + half)`. The time is then a line, `(work + half) / peak`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Speeds {
     /// By type, for forward and backward: the line's start and slope.
@@ -112,8 +112,8 @@ impl Speeds {
         start + slope * layer.flops[pass] * part
     }
 
-    /// The costs at a mini-batch that is `part` of that of `base`: each pass takes so many times longer as the model says, with
-    /// the workspaces that it has there, as a kernel can always go on in micro-batches of the same size.
+    /// The costs at a mini-batch that is `part` of that of `base`: each pass takes so many times longer as the model
+    /// says, with the workspaces that it has there, as a kernel can always go on in micro-batches of the same size.
     pub fn costs(&self, layers: &[LayerWork], part: f64, base: &Costs) -> Costs {
         let mut costs = base.clone();
         for (layer, passes) in layers.iter().zip(&mut costs.nodes) {
@@ -174,8 +174,8 @@ pub struct Tuned {
     pub samples_per_s: f64,
 }
 
-/// Algorithm 2: the largest mini-batch within `budget` bytes at which swapping stalls nothing. `outline` and `layers` are
-/// those of mini-batch `base`, as are `costs`. `None` if not even one sample trains so.
+/// Algorithm 2: the largest mini-batch within `budget` bytes at which swapping stalls nothing. `outline` and `layers`
+/// are those of mini-batch `base`, as are `costs`. `None` if not even one sample trains so.
 pub fn tune(
     (outline, base): (&Outline, u32),
     (layers, speeds): (&[LayerWork], &Speeds),
@@ -189,7 +189,8 @@ pub fn tune(
         let samples_per_s = 1e3 * f64::from(mini_batch) / plan.planned_ms();
         (!stalls).then_some(Tuned { mini_batch, plan, samples_per_s })
     };
-    // The paper goes down from the largest that may fit, one by one; what stalls at one mini-batch does so at larger ones.
+    // The paper goes down from the largest that may fit, one by one; what stalls at one mini-batch does so at larger
+    // ones.
     let (mut best, mut above) = (tuned(1)?, 2);
     while let Some(larger) = tuned(above).filter(|_| above < 1 << 20) {
         (best, above) = (larger, 2 * above);
@@ -204,8 +205,9 @@ pub fn tune(
     Some(best)
 }
 
-/// The learning rate for a mini-batch that is `times` as large as that of rate `base`, where `convexity` says how soon larger
-/// steps stop to help: `(1 - (1 - base c)^times) / c`. Near 0 that is `times * base`; the limit of large mini-batches is 1/c.
+/// The learning rate for a mini-batch that is `times` as large as that of rate `base`, where `convexity` says how soon
+/// larger steps stop to help: `(1 - (1 - base c)^times) / c`. Near 0 that is `times * base`; the limit of large
+/// mini-batches is 1/c.
 pub fn learning_rate(base: f64, times: f64, convexity: f64) -> f64 {
     if convexity <= 0.0 {
         return times * base;
@@ -215,7 +217,8 @@ pub fn learning_rate(base: f64, times: f64, convexity: f64) -> f64 {
 }
 
 impl Outline {
-    /// The outline at another mini-batch than its own, which is `base`: blobs and what is kept scale with it, and scratch.
+    /// The outline at another mini-batch than its own, which is `base`: blobs and what is kept scale with it, and
+    /// scratch.
     pub fn scaled(&self, mini_batch: u32, base: u32) -> Self {
         let scale = |bytes: Bytes| {
             let scaled = (u128::from(bytes.0) * u128::from(mini_batch)).div_ceil(u128::from(base.max(1)));

@@ -1,6 +1,7 @@
 //! A time that no plan within a capacity beats, by prices on what is short.
 //!
-//! Every plan obeys, with p an action of the plain order (forward, then backward), M the capacity and B the rate of copies:
+//! Every plan obeys, with p an action of the plain order (forward, then backward), M the capacity and B the rate of
+//! copies:
 //!
 //! ```text
 //! memory      what is alive at p + workspace of p                      <= M               for every p        price λ(p)
@@ -8,11 +9,11 @@
 //! copies in   bytes / B of what comes back at backward action h or later <= time from h on  for every h        price z(h)
 //! ```
 //!
-//! At any prices of at least zero (sums of y and of z at most 1, as computation can always wait), the least of time plus
-//! priced violations is a lower bound, and it falls apart: each kernel chooses its workspace, each unit whether its tensors
-//! are kept, offloaded or computed again, and when they go and come. What is computed again wants its input: along paths of
-//! units that read each other that is part of it, by dynamic programming; the other inputs are left out, as are scratch at
-//! that time and the placing of buffers. Prices rise along the violations (a subgradient).
+//! At any prices of at least zero (sums of y and of z at most 1, as computation can always wait), the least of time
+//! plus priced violations is a lower bound, and it falls apart: each kernel chooses its workspace, each unit whether
+//! its tensors are kept, offloaded or computed again, and when they go and come. What is computed again wants its
+//! input: along paths of units that read each other that is part of it, by dynamic programming; the other inputs are
+//! left out, as are scratch at that time and the placing of buffers. Prices rise along the violations (a subgradient).
 
 use super::{
     price::{Price, Prices, Scale},
@@ -101,8 +102,8 @@ impl<'a> Bound<'a> {
         Answer { bound_ms: bound_ms + priced.sum::<f64>(), choice, violation }
     }
 
-    /// The cheapest for the units of a path, each of which reads the one before it, noted in `choice` and in what it takes of
-    /// memory and copies.
+    /// The cheapest for the units of a path, each of which reads the one before it, noted in `choice` and in what it
+    /// takes of memory and copies.
     fn choose(&self, path: &[usize], price: &Price, noted: &mut Noted<'_>) -> f64 {
         let none = self.problem.backward.len();
         let mut tables: Vec<Table> = Vec::with_capacity(path.len());
@@ -121,7 +122,8 @@ impl<'a> Bound<'a> {
         total_ms
     }
 
-    /// Notes what a unit does that is wanted before a backward action; returns before which one it wants the unit that it reads.
+    /// Notes what a unit does that is wanted before a backward action; returns before which one it wants the unit that
+    /// it reads.
     fn note(
         &self,
         index: usize,
@@ -171,8 +173,8 @@ impl<'a> Bound<'a> {
         again
     }
 
-    /// Better prices, and the answers to them: the best bound, after `rounds` steps, each shown to `see` with what it says of
-    /// the best time known.
+    /// Better prices, and the answers to them: the best bound, after `rounds` steps, each shown to `see` with what it
+    /// says of the best time known.
     pub(super) fn rise(
         &self,
         prices: &mut Prices,
@@ -210,7 +212,8 @@ impl<'a> Bound<'a> {
         best.0
     }
 
-    /// Sums of the prices of copies in each direction are at most 1, and at the turn, where both may wait, only one counts.
+    /// Sums of the prices of copies in each direction are at most 1, and at the turn, where both may wait, only one
+    /// counts.
     fn project(&self, prices: &mut Prices) {
         let (out, back) = prices.copies.split_at_mut(self.problem.turn() + 1);
         back[0] = 0.0;
@@ -228,7 +231,8 @@ struct Noted<'a> {
     copying: &'a mut [f64],
 }
 
-/// What a unit and all before it on its path cost, by the backward action before which it is wanted; last, if nobody wants it.
+/// What a unit and all before it on its path cost, by the backward action before which it is wanted; last, if nobody
+/// wants it.
 struct Table {
     /// The least cost, in milliseconds.
     ms: Vec<f64>,
@@ -298,8 +302,8 @@ impl Table {
     }
 }
 
-/// Units, each of which reads the one before it: from the last on, each goes on to the latest that it reads and that is on no
-/// path yet.
+/// Units, each of which reads the one before it: from the last on, each goes on to the latest that it reads and that is
+/// on no path yet.
 fn paths(problem: &Problem<'_>) -> Vec<Vec<usize>> {
     let mut is_taken = vec![false; problem.units.len()];
     let mut paths = Vec::new();

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct Costs {
     /// Of every node, its forward and its backward pass.
     pub nodes: Vec<[PassCosts; 2]>,
-    /// Of every node the time of a repeated forward pass, in milliseconds, where that is not the time of a first one: counts
-    /// for nodes without convolution kernels; may be empty.
+    /// Of every node the time of a repeated forward pass, in milliseconds, where that is not the time of a first one:
+    /// counts for nodes without convolution kernels; may be empty.
     #[serde(default)]
     pub again_ms: Vec<f64>,
     /// Time of the update, in milliseconds.
@@ -31,8 +31,8 @@ pub struct Costs {
 pub struct PassCosts {
     /// Whatever its workspace, in milliseconds.
     pub fixed_ms: f64,
-    /// What its convolution kernels take beside that: the front of workspace and time by rising workspace and falling time.
-    /// Empty for a pass without.
+    /// What its convolution kernels take beside that: the front of workspace and time by rising workspace and falling
+    /// time. Empty for a pass without.
     pub front: Vec<Cost>,
 }
 
@@ -119,8 +119,8 @@ impl Costs {
         self.launch_ms + bytes.0 as f64 / self.bytes_per_ms[direction]
     }
 
-    /// Time of an iteration in any amount of memory: the fastest configuration of every kernel, nothing copied or computed
-    /// again, in milliseconds.
+    /// Time of an iteration in any amount of memory: the fastest configuration of every kernel, nothing copied or
+    /// computed again, in milliseconds.
     pub fn unlimited_ms(&self, outline: &Outline) -> f64 {
         let passes = outline.nodes.iter().zip(&self.nodes).flat_map(|(node, costs)| {
             costs.iter().enumerate().filter(|&(pass, _)| pass == 0 || node.backward).map(|(_, costs)| costs)

@@ -1,10 +1,12 @@
 //! One plan for workspace, offload and recomputation.
 //!
-//! Prices ([`Bound`]) say what no plan beats and answer with choices that nearly fit; annealing mends and improves the best
-//! of them, each trial carried out with its copies; then buffers are placed, and kernels get what lies free at their steps.
+//! Prices ([`Bound`]) say what no plan beats and answer with choices that nearly fit; annealing mends and improves the
+//! best of them, each trial carried out with its copies; then buffers are placed, and kernels get what lies free at
+//! their steps.
 //!
-//! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what is known
-//! of the one below, and the plan is the fastest of all that was placed on the way: more memory never makes it slower.
+//! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what
+//! is known of the one below, and the plan is the fastest of all that was placed on the way: more memory never makes it
+//! slower.
 
 use super::{
     bound::Bound,
@@ -17,8 +19,8 @@ use super::{
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 
-/// A search climbs by this part of what keeping everything takes: one that only offloads or only computes again, and one that
-/// may do both.
+/// A search climbs by this part of what keeping everything takes: one that only offloads or only computes again, and
+/// one that may do both.
 const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
 const PRICES: [usize; 3] = [200, 30, 800];
@@ -163,7 +165,8 @@ impl<'a> Search<'a> {
         self.prices.memory.iter_mut().for_each(|price| *price *= times);
     }
 
-    /// Searches at capacity `number`: from the best that is known or that AccUDNN makes, and from the best answer to prices.
+    /// Searches at capacity `number`: from the best that is known or that AccUDNN makes, and from the best answer to
+    /// prices.
     fn climb(&mut self, number: usize, capacity: u64) {
         let known_ms = self.fits.first().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
@@ -262,8 +265,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A choice like `now`: one to three neighbours of `units` do something else, or a stretch of them does what it does in
-    /// another known choice, as to compute again pays for whole chains.
+    /// A choice like `now`: one to three neighbours of `units` do something else, or a stretch of them does what it
+    /// does in another known choice, as to compute again pays for whole chains.
     fn neighbour(&mut self, now: &Choice) -> Choice {
         let (problem, count, mut next) = (self.problem, self.units.len(), now.clone());
         let first = self.random.below(count);

@@ -1,7 +1,8 @@
 //! What to do with feature maps that do not all fit: keep, offload or compute again.
 //!
 //! Every policy takes an [`Outline`](crate::Outline) and the [`Costs`] of its actions, and gives actions for a
-//! [`Schedule`](crate::Schedule) with the workspace of each kernel. [`simulate`] says of any schedule how long it takes.
+//! [`Schedule`](crate::Schedule) with the workspace of each kernel. [`simulate`] says of any schedule how long it
+//! takes.
 
 mod accudnn;
 mod bound;

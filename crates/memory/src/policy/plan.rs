@@ -129,8 +129,8 @@ impl<'a> Fitting<'a> {
         Bytes(ways[0].min(ways[1]))
     }
 
-    /// The fastest workspaces within `budget`; or the largest where all else is placed first, so that smaller ones fit as well; or
-    /// the smallest.
+    /// The fastest workspaces within `budget`; or the largest where all else is placed first, so that smaller ones fit
+    /// as well; or the smallest.
     ///
     /// # Errors
     /// Not even these fit.

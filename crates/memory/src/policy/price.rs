@@ -94,8 +94,8 @@ impl Price {
         if first >= end { 0.0 } else { bytes as f64 * (self.bytes[end] - self.bytes[first]) }
     }
 
-    /// The cheapest way to offload a tensor, if that costs less than keeping it: the cost, before which action it has left, and
-    /// before which backward action, at most that where it is `wanted`, its way back begins.
+    /// The cheapest way to offload a tensor, if that costs less than keeping it: the cost, before which action it has
+    /// left, and before which backward action, at most that where it is `wanted`, its way back begins.
     pub(super) fn away(
         &self,
         problem: &Problem<'_>,

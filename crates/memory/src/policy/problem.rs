@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// What is so many times smaller than the largest feature map stays where it is.
 const SMALL: u64 = 1000;
 
-/// What may leave the device between its last use forward and its first use backward: data of a blob, or what a node keeps
-/// for its backward pass. Positions count the forward actions, or the backward ones, from 0.
+/// What may leave the device between its last use forward and its first use backward: data of a blob, or what a node
+/// keeps for its backward pass. Positions count the forward actions, or the backward ones, from 0.
 #[derive(Clone, Debug)]
 pub(super) struct Tensor {
     pub(super) buffer: Buffer,

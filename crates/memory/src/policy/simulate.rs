@@ -23,8 +23,8 @@ pub struct Timeline {
     pub alive: Vec<Bytes>,
 }
 
-/// Runs `schedule` on paper: the actions of a stream one after the other, each after those that it waits for. `workspace` is
-/// what the passes of each node have.
+/// Runs `schedule` on paper: the actions of a stream one after the other, each after those that it waits for.
+/// `workspace` is what the passes of each node have.
 pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace: &[[Bytes; 2]]) -> Timeline {
     let mut timeline = Timeline { alive: alive(schedule), ..Timeline::default() };
     let mut ends_ms = [0.0f64; 3];

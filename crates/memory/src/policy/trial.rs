@@ -194,8 +194,8 @@ impl Problem<'_> {
         here.collect()
     }
 
-    /// Copies tensors out and back, each copy as soon (as late) as it can without computation waiting for it, or at once
-    /// where memory is short.
+    /// Copies tensors out and back, each copy as soon (as late) as it can without computation waiting for it, or at
+    /// once where memory is short.
     pub(super) fn copy(&self, choice: &Choice, capacity: u64, trial: &mut Trial) {
         let (mut out, mut back, end) = (Vec::new(), Vec::new(), trial.steps.len() - 1);
         // What is computed again is not copied.
@@ -253,9 +253,9 @@ struct Copy {
     ms: f64,
 }
 
-/// Copies one after the other, as soon as they are ready. Before which step the place of each is free, and how long all steps
-/// wait, as they do only where memory is short; `waited` gets for which tensors. What still lies there is added to what steps
-/// need.
+/// Copies one after the other, as soon as they are ready. Before which step the place of each is free, and how long all
+/// steps wait, as they do only where memory is short; `waited` gets for which tensors. What still lies there is added
+/// to what steps need.
 fn leave(
     copies: &[Copy],
     ms: impl Fn(usize) -> f64,

@@ -1,6 +1,6 @@
-//! vDNN as published (M. Rhu et al., "vDNN: Virtualized Deep Neural Networks for Scalable, Memory-Efficient Neural Network
-//! Design", MICRO 2016, §III): offloading beside the layer that uses a feature map last, prefetching one layer's inputs
-//! beside another's backward pass, and nothing computed again. A baseline.
+//! vDNN as published (M. Rhu et al., "vDNN: Virtualized Deep Neural Networks for Scalable, Memory-Efficient Neural
+//! Network Design", MICRO 2016, §III): offloading beside the layer that uses a feature map last, prefetching one
+//! layer's inputs beside another's backward pass, and nothing computed again. A baseline.
 //!
 //! The original has one stream for memory. Ours has one in each direction, which comes to the same: copies out all end
 //! with their layers forward, and those back begin after.
@@ -48,8 +48,8 @@ const TRIALS: [(Offloading, Algorithms); 5] = [
     (Offloading::All, Algorithms::Greedy),
 ];
 
-/// The plan of a static policy of vDNN within `budget` bytes of the device. Only inputs of nodes before `classifier` are
-/// offloaded.
+/// The plan of a static policy of vDNN within `budget` bytes of the device. Only inputs of nodes before `classifier`
+/// are offloaded.
 ///
 /// # Errors
 /// [`BelowFloor`]: it does not fit.
@@ -118,8 +118,8 @@ impl<'a> Layers<'a> {
         Self { problem, is_convolution, offloads }
     }
 
-    /// The iteration: each copy out begins with the forward pass of the last layer to use what is copied, and the next layer
-    /// waits for it; each copy back begins with a backward pass, and the next one waits for it.
+    /// The iteration: each copy out begins with the forward pass of the last layer to use what is copied, and the next
+    /// layer waits for it; each copy back begins with a backward pass, and the next one waits for it.
     fn actions(&self) -> Vec<Action> {
         let problem = self.problem;
         let mut actions = Vec::new();
@@ -149,9 +149,9 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// The layer whose inputs are copied back beside the backward pass of layer `at`: the nearest before it whose are away, but
-/// none beyond a convolution whose are not. (The algorithm of the paper's figure 10; its `else if` belongs into the loop, as the
-/// caption says.)
+/// The layer whose inputs are copied back beside the backward pass of layer `at`: the nearest before it whose are away,
+/// but none beyond a convolution whose are not. (The algorithm of the paper's figure 10; its `else if` belongs into the
+/// loop, as the caption says.)
 fn find_prefetch_layer(at: usize, is_convolution: &[bool], prefetched: &mut [bool]) -> Option<usize> {
     for id in (0..at).rev() {
         if !prefetched[id] {

@@ -1,9 +1,9 @@
 //! What a recorded device may take for shapes and mini-batches that were not measured on it.
 //!
 //! An algorithm's time is taken to be proportional to its multiplications from the nearest recorded shape on, at the
-//! number of samples that comes nearest to the same amount of work there: a device that a call does not fill is as badly
-//! filled then. Its workspace is taken to be proportional to the operands. How far that holds is told by leaving every
-//! recorded kernel out in turn and estimating it from the others.
+//! number of samples that comes nearest to the same amount of work there: a device that a call does not fill is as
+//! badly filled then. Its workspace is taken to be proportional to the operands. How far that holds is told by leaving
+//! every recorded kernel out in turn and estimating it from the others.
 
 use super::profiler::{Profiler, ProfilerError, Request};
 use crate::{

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 use thiserror::Error;
 
-/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to clone. Prints
-/// without the values of knobs that names of cuDNN's engines end in: `ENG62_K2=18_K27=2` as `ENG62`.
+/// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to clone.
+/// Prints without the values of knobs that names of cuDNN's engines end in: `ENG62_K2=18_K27=2` as `ENG62`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Algorithm(Arc<str>);

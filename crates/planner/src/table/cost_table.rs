@@ -182,8 +182,8 @@ impl CostTable {
         self.filtered(|id, size, group| wanted(id, size).then(|| group.clone()))
     }
 
-    /// The table as it is shipped: times to four digits, and, unless it is to have `every_algorithm`, without rows that no plan
-    /// would use, because another one of the same size is at least as good in everything.
+    /// The table as it is shipped: times to four digits, and, unless it is to have `every_algorithm`, without rows that
+    /// no plan would use, because another one of the same size is at least as good in everything.
     pub fn thinned(&self, every_algorithm: bool) -> Self {
         self.filtered(|_, _, Group { rows, is_partial }| {
             let mut sorted = rows.clone();

@@ -25,7 +25,8 @@ fn agreed_ms(micros: &[Measurement], algorithm: &Algorithm) -> f64 {
     of_algorithm.map(|micro| micro.shared_ms).fold(f64::INFINITY, f64::min)
 }
 
-/// (time, workspace) of every multiset of `micros` that covers exactly `samples`, what an algorithm shares counted once.
+/// (time, workspace) of every multiset of `micros` that covers exactly `samples`, what an algorithm shares counted
+/// once.
 pub(crate) fn every_configuration(micros: &[Measurement], samples: u32) -> Vec<(f64, Bytes)> {
     let (mut found, mut chosen) = (Vec::new(), Vec::new());
     extend(micros, 0, samples, &mut chosen, &mut found);

@@ -44,8 +44,8 @@ fn times_follow_the_work_and_workspaces_the_operands() {
     assert_eq!(estimate(kernel(8, 3), 4), [("FFT".into(), 2.5, 4000), ("GEMM".into(), 5.0, 0)]);
     // Beyond it, in proportion to the largest.
     assert_eq!(estimate(kernel(8, 3), 16)[1], ("GEMM".into(), 18.0, 0));
-    // Twice the filters on 4 samples are the work of 8: their time; operands are (2048 + 4096) * 4 + 1152 elements there and
-    // (2048 + 2048) * 8 + 576 here.
+    // Twice the filters on 4 samples are the work of 8: their time; operands are (2048 + 4096) * 4 + 1152 elements
+    // there and (2048 + 2048) * 8 + 576 here.
     let [fft, gemm] = &estimate(kernel(16, 3), 4)[..] else { panic!("two algorithms") };
     assert_eq!((gemm.1, fft.1, fft.2), (9.0, 4.5, 8000 * 25728 / 33344));
 }

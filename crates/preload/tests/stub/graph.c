@@ -1,5 +1,5 @@
-// The operation graphs of libcudnn.so.9 without a GPU. A graph runs if it is one of the stub's convolutions, or a forward one
-// with a pointwise operation that adds one to its result. There are three engines:
+// The operation graphs of libcudnn.so.9 without a GPU. A graph runs if it is one of the stub's convolutions, or a
+// forward one with a pointwise operation that adds one to its result. There are three engines:
 //
 //     0    1 ms a sample                 no workspace, which all of them fill
 //     1    0.5 ms a sample               3/8 of a MiB a sample            may use tensor cores

@@ -1,4 +1,5 @@
-// What a framework does with cuDNN's operation graphs, and what must come of it. Each scenario is run in a process of its own.
+// What a framework does with cuDNN's operation graphs, and what must come of it. Each scenario is run in a process of
+// its own.
 #include "stub.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -158,8 +159,8 @@ static int engine_calls(void) { return stub_engines[0] + stub_engines[1] + stub_
 // What the engines want, in eighths of a MiB for each sample.
 static const long EIGHTHS[3] = {0, 3, 8};
 
-// 16 samples under 4 MiB: 4x4 FFT_TILING takes 2 ms, the engines 16, 8 and 1.7 ms, the last two of them in 6 and 16 MiB, so that
-// they stay. Under 7 MiB the second one does not, which is then given what it wants itself.
+// 16 samples under 4 MiB: 4x4 FFT_TILING takes 2 ms, the engines 16, 8 and 1.7 ms, the last two of them in 6 and 16
+// MiB, so that they stay. Under 7 MiB the second one does not, which is then given what it wants itself.
 static void divided(int operation, int dtype, const long *strides, int asks_config, int limit) {
     void *plans[3];
     plans_of(graph_of(operation, 16, dtype, strides, PLAIN), asks_config, plans);

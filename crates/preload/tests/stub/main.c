@@ -1,5 +1,5 @@
-// Loads the program that is tested the way Python loads a framework: for itself alone, so that neither the program nor its
-// cuDNN is among the libraries that RTLD_NEXT looks through.
+// Loads the program that is tested the way Python loads a framework: for itself alone, so that neither the program nor
+// its cuDNN is among the libraries that RTLD_NEXT looks through.
 #include <dlfcn.h>
 #include <stdio.h>
 

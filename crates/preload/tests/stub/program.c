@@ -1,4 +1,5 @@
-// What a framework does with cuDNN's legacy API, and what must come of it. Each scenario is run in a process of its own.
+// What a framework does with cuDNN's legacy API, and what must come of it. Each scenario is run in a process of its
+// own.
 #include "stub.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -103,7 +104,8 @@ static int run_with(Conv *c, int algorithm, void *scratch, size_t len, double al
     return c->op == FORWARD ? RUN(Forward) : c->op == BACKWARD_DATA ? RUN(BackwardData) : RUN(BackwardFilter);
 }
 
-// Runs an algorithm on fresh operands and compares the result with the formula. Nothing is written beyond the workspace.
+// Runs an algorithm on fresh operands and compares the result with the formula. Nothing is written beyond the
+// workspace.
 static void run_and_compare(Conv *c, int algorithm, size_t len, double alpha, double beta, const int *strides) {
     fill(c);
     unsigned char *scratch = malloc(len + 16);
@@ -144,7 +146,8 @@ static void divided(int op, int dtype, const int *strides) {
         CHECK(stub_calls[op][TILING[op]][4] == fours + 4 && stub_all_calls() == all + 4);
         CHECK(stub_waits == waits && stub_events == events);
     }
-    // Less workspace than promised: 2 MiB do for 8x2, half a MiB for cuDNN's slow algorithm only, which the plan knows too.
+    // Less workspace than promised: 2 MiB do for 8x2, half a MiB for cuDNN's slow algorithm only, which the plan knows
+    // too.
     int twos = stub_calls[op][TILING[op]][2], slow = stub_calls[op][0][16];
     run_and_compare(&c, first.algorithm, 2 * MIB, 1, 0, strides);
     CHECK(stub_calls[op][TILING[op]][2] == twos + 8);

@@ -1,16 +1,16 @@
 //! Small matrix products on operands that already lie in cache, without packing.
 //!
-//! This is the inner loop of the convolution algorithms. They choose the layout of their own scratch, so the packing pass
-//! of a general product would only copy what is already in order. The left operand may be addressed and not stored: the
-//! unrolled image of a convolution is nothing but the image at the sums of two offsets, one of the pixel and one of the tap.
-//! It is compiled once, here, for every instruction set and tile: inlined into its callers it would dominate their compile
-//! time and gain nothing measurable.
+//! This is the inner loop of the convolution algorithms. They choose the layout of their own scratch, so the packing
+//! pass of a general product would only copy what is already in order. The left operand may be addressed and not
+//! stored: the unrolled image of a convolution is nothing but the image at the sums of two offsets, one of the pixel
+//! and one of the tap. It is compiled once, here, for every instruction set and tile: inlined into its callers it would
+//! dominate their compile time and gain nothing measurable.
 
 use super::simd::{LANES, Lanes, WithLanes, dispatch};
 use crate::Accumulate;
 
-/// The most vectors in a register tile. With four of them, 6 rows of accumulators, one row of `b` and a broadcast fill the 32
-/// registers of AVX-512; with fewer, 8 rows.
+/// The most vectors in a register tile. With four of them, 6 rows of accumulators, one row of `b` and a broadcast fill
+/// the 32 registers of AVX-512; with fewer, 8 rows.
 pub const MAX_VECTORS: usize = 4;
 
 /// The left operand.
@@ -25,9 +25,9 @@ pub enum Left<'a> {
         /// Distance between consecutive terms of the sum.
         step: usize,
     },
-    /// Element `(row, p)` is `elements[rows[row] + steps[p]]`. The sum is formed from zero, and then added to the old value
-    /// when accumulating: short sums of a long one, so that the rounding error grows with the square root of their length
-    /// and of their number, not of the product of both.
+    /// Element `(row, p)` is `elements[rows[row] + steps[p]]`. The sum is formed from zero, and then added to the old
+    /// value when accumulating: short sums of a long one, so that the rounding error grows with the square root of
+    /// their length and of their number, not of the product of both.
     Gathered {
         /// The elements.
         elements: &'a [f32],
@@ -40,8 +40,8 @@ pub enum Left<'a> {
 
 /// `c[row][col] (+)= sum over p of a(row, p) * b[p][col]` for `m` rows, `n` columns and `k` terms.
 ///
-/// Rows of `b` lie `b_stride` apart and rows of `c` lie `c_stride` apart; `n` is a multiple of [`LANES`]. Each output is
-/// summed in the order of `p`, whatever the blocking.
+/// Rows of `b` lie `b_stride` apart and rows of `c` lie `c_stride` apart; `n` is a multiple of [`LANES`]. Each output
+/// is summed in the order of `p`, whatever the blocking.
 ///
 /// # Panics
 /// If `n` is no multiple of [`LANES`] or an operand does not fit its slice.
@@ -57,8 +57,8 @@ pub fn block_gemm(
 
 /// As [`block_gemm`], fetching `next`, which the following product will read, into the cache meanwhile.
 ///
-/// A right operand that comes from the last-level cache or from memory is read by the first rows at that memory's speed;
-/// fetched one product earlier, it arrives during the arithmetic. Worth it if the product has few rows.
+/// A right operand that comes from the last-level cache or from memory is read by the first rows at that memory's
+/// speed; fetched one product earlier, it arrives during the arithmetic. Worth it if the product has few rows.
 ///
 /// # Panics
 /// As [`block_gemm`].
@@ -146,8 +146,8 @@ impl Places for Gathered<'_> {
     }
 }
 
-/// A product whose elements are all valid at these places: those of `left` and `b` for reading, those of `c` for writing and
-/// overlapping neither.
+/// A product whose elements are all valid at these places: those of `left` and `b` for reading, those of `c` for
+/// writing and overlapping neither.
 #[derive(Clone, Copy)]
 struct Product<'a, P> {
     /// Rows, columns and terms.
@@ -277,7 +277,8 @@ impl<P: Places> Product<'_, P> {
 mod tests {
     use super::*;
 
-    /// Checks a product of small integers, exact whatever the instruction set; `at(row, p)` is where the left element lies.
+    /// Checks a product of small integers, exact whatever the instruction set; `at(row, p)` is where the left element
+    /// lies.
     fn check([m, n, k]: [usize; 3], left: Left<'_>, elements: &[f32], at: impl Fn(usize, usize) -> usize) {
         let (b_stride, c_stride) = (n + 3, n + 5);
         let b: Vec<f32> = (0..k.max(1) * b_stride).map(|i| (i % 5) as f32 - 2.0).collect();

@@ -1,8 +1,8 @@
 //! Denormals as zeros.
 //!
 //! Numbers below 1.2e-38 have no full precision, and x86 computes with them in microcode, up to a hundred times slower.
-//! Activations and gradients that fade away end up there, and would slow a whole training down for values that are zero to
-//! any purpose. So all threads of a [`Cpu`](super::Cpu) read denormal operands as zeros and write zeros for denormal
+//! Activations and gradients that fade away end up there, and would slow a whole training down for values that are zero
+//! to any purpose. So all threads of a [`Cpu`](super::Cpu) read denormal operands as zeros and write zeros for denormal
 //! results: from their start, all alike, and nothing else ever runs on them. Callers' threads are left as they are.
 
 /// Makes the calling thread treat denormals as zeros, as long as it lives. On processors other than x86-64 it does
@@ -31,11 +31,11 @@ mod mxcsr {
     }
 
     pub(super) fn set(control: u32) {
-        // SAFETY: the instruction reads four bytes that are there, and traps only on reserved bits: `control` is what `get`
-        // gave plus FTZ and DAZ, which every x86-64 has. Rounding and the masks of exceptions stay what the compiler
-        // takes for granted. It takes denormals for granted, too: code that it computes in advance may keep one that
-        // this thread would flush. Only the value of a tiny result depends on that; no memory access of ours depends on
-        // a floating-point value.
+        // SAFETY: the instruction reads four bytes that are there, and traps only on reserved bits: `control` is what
+        // `get` gave plus FTZ and DAZ, which every x86-64 has. Rounding and the masks of exceptions stay what the
+        // compiler takes for granted. It takes denormals for granted, too: code that it computes in advance may keep
+        // one that this thread would flush. Only the value of a tiny result depends on that; no memory access of ours
+        // depends on a floating-point value.
         unsafe {
             asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags, readonly))
         }

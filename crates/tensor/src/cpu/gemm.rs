@@ -27,13 +27,14 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Allocates what products pack their operands into on this thread, which would else happen in the middle of an iteration.
+/// Allocates what products pack their operands into on this thread, which would else happen in the middle of an
+/// iteration.
 pub(super) fn allocate_for_this_thread() {
     gemm_common::gemm::L2_SLAB.with(|_| ());
 }
 
-/// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is row-major with rows `c_stride` apart: on all threads of `cpu`,
-/// or, inside a task, on the calling thread alone.
+/// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is row-major with rows `c_stride` apart: on all threads
+/// of `cpu`, or, inside a task, on the calling thread alone.
 ///
 /// # Panics
 /// If a slice is too short for its extents.

@@ -24,7 +24,8 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A pool of `threads` threads (at least one), or, for `None`, of as many as the operating system offers this process.
+    /// A pool of `threads` threads (at least one), or, for `None`, of as many as the operating system offers this
+    /// process.
     ///
     /// # Errors
     /// The operating system refuses to start a thread.
@@ -34,7 +35,8 @@ impl Cpu {
         let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
         let refused = |error: ThreadPoolBuildError| ThreadError { threads, reason: error.to_string() };
         let pool = pool.map_err(refused)?;
-        // Once all have started: a thread that the system refuses is to be an error, which memory that it refuses is not.
+        // Once all have started: a thread that the system refuses is to be an error, which memory that it refuses is
+        // not.
         pool.broadcast(|_| gemm::allocate_for_this_thread());
         Ok(Self { pool: Arc::new(pool) })
     }

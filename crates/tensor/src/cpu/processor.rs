@@ -7,8 +7,8 @@ pub fn processor_name() -> String {
     name_in(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
 }
 
-/// The model in a text like `/proc/cpuinfo`. ARM's have no name there, or that of the architecture, but who designed each
-/// core and which of its cores it is; a processor may have cores of several kinds.
+/// The model in a text like `/proc/cpuinfo`. ARM's have no name there, or that of the architecture, but who designed
+/// each core and which of its cores it is; a processor may have cores of several kinds.
 fn name_in(info: &str) -> String {
     let values = |field| {
         let value = move |line: &str| {

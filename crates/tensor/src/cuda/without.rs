@@ -1,4 +1,5 @@
-//! What stands for a GPU in a build without the feature `cuda`: types of which no value is ever made, so that nothing here runs.
+//! What stands for a GPU in a build without the feature `cuda`: types of which no value is ever made, so that nothing
+//! here runs.
 
 use super::{Absent, Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
 use crate::{Address, Element, Format, View, ViewMut};

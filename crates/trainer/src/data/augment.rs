@@ -16,8 +16,8 @@ fn uniform(rng: &mut ChaCha8Rng, low: f32, high: f32) -> f32 {
     low + (high - low) * ((rng.next_u32() >> 8) as f32 / (1 << 24) as f32)
 }
 
-/// A random part of an image: between `min_area` and all of its area, its longer side at most `max_aspect` times the shorter.
-/// An image too long for that gives its middle.
+/// A random part of an image: between `min_area` and all of its area, its longer side at most `max_aspect` times the
+/// shorter. An image too long for that gives its middle.
 pub(super) fn region(rng: &mut ChaCha8Rng, size: [usize; 2], min_area: f32, max_aspect: f32) -> Region {
     let area = size[0] as f32 * size[1] as f32;
     for _ in 0..ATTEMPTS {
@@ -36,8 +36,8 @@ pub(super) fn region(rng: &mut ChaCha8Rng, size: [usize; 2], min_area: f32, max_
     Region::centre(size, size.map(|side| side.min(long.max(short))))
 }
 
-/// Turns `from` by up to `degrees` to either side about its middle, into `into`. Between pixels lie means of four; what comes
-/// from outside is as the border.
+/// Turns `from` by up to `degrees` to either side about its middle, into `into`. Between pixels lie means of four; what
+/// comes from outside is as the border.
 pub(super) fn rotate(
     rng: &mut ChaCha8Rng,
     from: &[u8],
@@ -68,8 +68,8 @@ pub(super) fn rotate(
 
 /// Changes the colours of pixels of red, green and blue, or the greys of those of another number of `channels`.
 ///
-/// Brightness, contrast, saturation and hue are all linear, so that together they are one matrix and one grey to add: each
-/// pixel is rounded once, and cut off at black and white once.
+/// Brightness, contrast, saturation and hue are all linear, so that together they are one matrix and one grey to add:
+/// each pixel is rounded once, and cut off at black and white once.
 pub(super) fn jitter(
     rng: &mut ChaCha8Rng,
     jitter: &ColorJitter,

@@ -17,8 +17,8 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// A new random order in every epoch, instead of the order of the data set (Caffe's `Data` layer).
     pub shuffle: bool,
-    /// Mini-batches prepared ahead by a background thread; 0 prepares each one when it is needed. One is enough to overlap
-    /// loading with computing, for the net takes a copy; more only even out files of very different sizes.
+    /// Mini-batches prepared ahead by a background thread; 0 prepares each one when it is needed. One is enough to
+    /// overlap loading with computing, for the net takes a copy; more only even out files of very different sizes.
     pub prefetch: usize,
     /// Of several ranks each reads its own mini-batch, the first that of the first samples.
     pub share: Share,
@@ -90,7 +90,8 @@ impl BatchSource {
         })
     }
 
-    /// Fills a mini-batch and moves the cursor behind those of all ranks. Of several bad samples the first one is reported.
+    /// Fills a mini-batch and moves the cursor behind those of all ranks. Of several bad samples the first one is
+    /// reported.
     pub(super) fn fill(
         &self,
         cursor: &mut Cursor,

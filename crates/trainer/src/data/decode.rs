@@ -11,7 +11,8 @@ use zune_jpeg::{
 /// Most bytes of decoded pixels: a few more in a header make a file of nothing else.
 pub(super) const MOST_BYTES: usize = 512 << 20;
 
-/// Decodes a file into pixels and shape of `sample`, of three channels or one; an error is the reason, without the file's name.
+/// Decodes a file into pixels and shape of `sample`, of three channels or one; an error is the reason, without the
+/// file's name.
 pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> Result<(), String> {
     let bytes = read_regular(path).map_err(unreadable)?;
     let file = File::open(&bytes)?;
@@ -25,8 +26,8 @@ pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> R
     Ok(())
 }
 
-/// Makes pixels of `channels` values (grey, or red, green and blue, and perhaps transparency, which is ignored) such of three
-/// or of one.
+/// Makes pixels of `channels` values (grey, or red, green and blue, and perhaps transparency, which is ignored) such of
+/// three or of one.
 fn rearrange(pixels: &mut [u8], channels: usize, is_color: bool) {
     match (is_color, channels) {
         (true, 3) | (false, 1) => {}
@@ -133,7 +134,8 @@ impl<'a> File<'a> {
     }
 }
 
-/// Grey by the weights of ITU-R BT.601, rounded as OpenCV (hence Caffe) does; grey stays as it is, for they add up to 1.
+/// Grey by the weights of ITU-R BT.601, rounded as OpenCV (hence Caffe) does; grey stays as it is, for they add up to
+/// 1.
 fn luma(rgb: &[u8]) -> u8 {
     ((u32::from(rgb[0]) * 4899 + u32::from(rgb[1]) * 9617 + u32::from(rgb[2]) * 1868 + (1 << 13)) >> 14) as u8
 }

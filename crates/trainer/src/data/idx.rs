@@ -114,7 +114,8 @@ pub(super) fn find_images(folder: &Path, phase: Phase) -> Result<PathBuf, DataEr
     })
 }
 
-/// The file of the labels of `images`: beside it under the usual name (`images` and `idx3` replaced by `labels` and `idx1`).
+/// The file of the labels of `images`: beside it under the usual name (`images` and `idx3` replaced by `labels` and
+/// `idx1`).
 pub(super) fn labels_beside(images: &Path) -> Result<PathBuf, DataError> {
     let name = images.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let labels = name.replace("images", "labels").replace("idx3", "idx1");

@@ -34,8 +34,9 @@ pub struct ImageData {
 }
 
 impl ImageData {
-    /// Opens a list of lines `path label`, the label being the last word (a path may have spaces in it). Paths are relative
-    /// to `root`. Blank lines do not count. Images get three channels (red, green, blue), or one if not `is_color`.
+    /// Opens a list of lines `path label`, the label being the last word (a path may have spaces in it). Paths are
+    /// relative to `root`. Blank lines do not count. Images get three channels (red, green, blue), or one if not
+    /// `is_color`.
     ///
     /// # Errors
     /// The list cannot be read or is empty, a line of it does not parse, or the first image cannot be read.
@@ -146,7 +147,8 @@ pub(super) fn folder_entries(root: &Path) -> Result<Vec<Entry>, DataError> {
     Ok(entries)
 }
 
-/// The names of the folders of all `classes`, if each has one of its own that all of its images lie in, as lists of ImageNet have.
+/// The names of the folders of all `classes`, if each has one of its own that all of its images lie in, as lists of
+/// ImageNet have.
 pub(super) fn class_names(entries: &[Entry], classes: usize) -> Vec<String> {
     let mut folders = BTreeMap::new();
     for entry in entries {

@@ -4,7 +4,8 @@ const MARKER: u8 = 0xff;
 const START_OF_SCAN: u8 = 0xda;
 const END_OF_IMAGE: u8 = 0xd9;
 
-/// True if the segments and scans of a JPEG file follow each other up to the marker that ends the image. (ITU-T T.81, B.1)
+/// True if the segments and scans of a JPEG file follow each other up to the marker that ends the image. (ITU-T T.81,
+/// B.1)
 ///
 /// To look for that marker from the end of the file would not do: the thumbnails within photos have one too, and some
 /// cameras append data.

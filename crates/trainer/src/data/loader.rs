@@ -23,12 +23,12 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Checks the options against the data set; mini-batches go into memory of `device`. Nothing is read yet, and no thread
-    /// started.
+    /// Checks the options against the data set; mini-batches go into memory of `device`. Nothing is read yet, and no
+    /// thread started.
     ///
     /// # Errors
-    /// Those of [`Transform::new`], a mini-batch that is empty or more than any memory holds, a data set of more than 2^32
-    /// samples to be shuffled.
+    /// Those of [`Transform::new`], a mini-batch that is empty or more than any memory holds, a data set of more than
+    /// 2^32 samples to be shuffled.
     pub fn new(
         dataset: Arc<dyn Dataset>,
         transform: &TransformParams,
@@ -90,8 +90,8 @@ impl Loader {
         self.position = position;
     }
 
-    /// Bytes of host memory of the mini-batches prepared ahead, of the order of samples, and of those samples that are read at
-    /// a time, beside the data set's own.
+    /// Bytes of host memory of the mini-batches prepared ahead, of the order of samples, and of those samples that are
+    /// read at a time, beside the data set's own.
     pub fn buffer_bytes(&self) -> u64 {
         let BatchSource { dataset, transform, options } = &*self.source;
         let shuffled = if options.shuffle { dataset.len() * size_of::<u32>() } else { 0 };
@@ -118,8 +118,8 @@ impl Loader {
         matches!(self.device, Device::Cuda(_))
     }
 
-    /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column, and
-    /// `labels`, if they are wanted, as numbers, as Caffe keeps them. A GPU's copy is launched, not waited for.
+    /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column,
+    /// and `labels`, if they are wanted, as numbers, as Caffe keeps them. A GPU's copy is launched, not waited for.
     ///
     /// # Errors
     /// A sample cannot be read or does not fit; then the position stays where it was. Or a GPU is lost.

@@ -6,8 +6,8 @@
 //! | transform | [`Transform`] | resize, crop, mirror, (pixel - mean) * scale, as Caffe's `transform_param`, and what it lacks |
 //! | assemble | [`Loader`] | whole mini-batches, in order or shuffled, prepared ahead by a background thread |
 //!
-//! Everything random is a function of (seed, number of samples consumed so far): see [`Loader::position`]. A run that is
-//! resumed from a position therefore sees exactly the numbers that the uninterrupted run would have seen.
+//! Everything random is a function of (seed, number of samples consumed so far): see [`Loader::position`]. A run that
+//! is resumed from a position therefore sees exactly the numbers that the uninterrupted run would have seen.
 
 mod augment;
 mod batch;
@@ -61,8 +61,8 @@ pub struct Sample {
     pub shape: [usize; 3],
     /// Class, counted from 0.
     pub label: u32,
-    /// Whether the channels are red, green and blue, as decoders give them: a [`Transform`] turns them round unless it is told
-    /// otherwise, for Caffe takes its images from OpenCV, whose order is blue, green, red.
+    /// Whether the channels are red, green and blue, as decoders give them: a [`Transform`] turns them round unless it
+    /// is told otherwise, for Caffe takes its images from OpenCV, whose order is blue, green, red.
     pub is_rgb: bool,
 }
 
@@ -134,8 +134,8 @@ pub trait Dataset: Send + Sync {
     /// Bytes that the set keeps in memory for as long as it lives.
     fn resident_bytes(&self) -> u64;
 
-    /// Bytes that reading a sample takes for a while, beside the sample: its file, and its pixels as they are decoded. Sets
-    /// whose images differ in size answer for their first image.
+    /// Bytes that reading a sample takes for a while, beside the sample: its file, and its pixels as they are decoded.
+    /// Sets whose images differ in size answer for their first image.
     fn reading_bytes(&self) -> u64 {
         0
     }
@@ -145,8 +145,8 @@ pub trait Dataset: Send + Sync {
         false
     }
 
-    /// A number by which one set can be told from another: of labels and shape, and of all pixels where reading them is no
-    /// work. Where the set lies does not matter.
+    /// A number by which one set can be told from another: of labels and shape, and of all pixels where reading them is
+    /// no work. Where the set lies does not matter.
     fn digest(&self) -> u32 {
         let mut crc = flate2::Crc::new();
         self.shape().into_iter().for_each(|extent| crc.update(&(extent as u64).to_le_bytes()));
@@ -171,7 +171,8 @@ pub trait Dataset: Send + Sync {
         labels.is_sorted() && !self.is_empty() && self.label(0) != self.label(self.len() - 1)
     }
 
-    /// Verifies that every label is below `classes`, the number of outputs of the net's classifier, or is the one `ignored`.
+    /// Verifies that every label is below `classes`, the number of outputs of the net's classifier, or is the one
+    /// `ignored`.
     ///
     /// # Errors
     /// [`DataError::Invalid`], naming the first sample that is out of range.

@@ -15,8 +15,9 @@ use tensor::{Device, Staged, ViewMut};
 /// Where filled buffers come from, and where empty ones go.
 type Channels = (Receiver<Result<Staged, DataError>>, SyncSender<Staged>);
 
-/// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all buffers
-/// there are, so that neither side waits to send, and the thread notices the end of its loader after one mini-batch at most.
+/// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all
+/// buffers there are, so that neither side waits to send, and the thread notices the end of its loader after one
+/// mini-batch at most.
 pub(super) struct Worker {
     /// Filled and empty buffers; both present until dropped.
     channels: Option<Channels>,

@@ -1,8 +1,9 @@
-//! A labelled set of images that anybody can draw: figures with textures, anywhere, of any size, turn and colour, on noise.
+//! A labelled set of images that anybody can draw: figures with textures, anywhere, of any size, turn and colour, on
+//! noise.
 //!
-//! A class is a figure with a texture, and neither place nor colour tells it: a linear model of the pixels learns next to
-//! nothing, while a convolutional net learns it well. The arithmetic is that of whole numbers and of `f64` with sums, products,
-//! quotients and roots alone, which are the same on every machine.
+//! A class is a figure with a texture, and neither place nor colour tells it: a linear model of the pixels learns next
+//! to nothing, while a convolutional net learns it well. The arithmetic is that of whole numbers and of `f64` with
+//! sums, products, quotients and roots alone, which are the same on every machine.
 
 use super::{DataError, order::below};
 use rand_chacha::ChaCha8Rng;

@@ -1,5 +1,5 @@
-//! A look at somebody's own images before a net is made for them: what can be read, of which classes, how light and colourful
-//! it is, and what is kept for validation.
+//! A look at somebody's own images before a net is made for them: what can be read, of which classes, how light and
+//! colourful it is, and what is kept for validation.
 
 use super::{
     DataError, Sample,
@@ -51,9 +51,10 @@ struct Sums {
 type Looked = (Entry, Sums);
 
 impl Survey {
-    /// Reads all images of `source`: a folder of class folders, one with folders `train` and `val` (or `valid`, `validation`,
-    /// `test`) of these, or a list. Of each class the part `validation`, drawn by `seed`, is kept to validate with, unless
-    /// there is a folder for that. `progress` is told after each file how many there are, from several threads.
+    /// Reads all images of `source`: a folder of class folders, one with folders `train` and `val` (or `valid`,
+    /// `validation`, `test`) of these, or a list. Of each class the part `validation`, drawn by `seed`, is kept to
+    /// validate with, unless there is a folder for that. `progress` is told after each file how many there are, from
+    /// several threads.
     ///
     /// # Errors
     /// The source cannot be read or has fewer than two classes; or, if `strict`, an image cannot be read.

@@ -45,12 +45,12 @@ pub struct Transform {
 }
 
 impl Transform {
-    /// Checks `params` against images of `shape` (channels, height, width) and reads the mean image if there is one, whose path
-    /// is taken as it stands.
+    /// Checks `params` against images of `shape` (channels, height, width) and reads the mean image if there is one,
+    /// whose path is taken as it stands.
     ///
     /// # Errors
-    /// A crop larger than the images, unless in training it is of random areas, which are resized to it; an unreadable mean image
-    /// or one of another shape, a mean or a divisor for other channels.
+    /// A crop larger than the images, unless in training it is of random areas, which are resized to it; an unreadable
+    /// mean image or one of another shape, a mean or a divisor for other channels.
     pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self, DataError> {
         let [channels, height, width] = shape;
         if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
@@ -183,7 +183,8 @@ impl Transform {
             && (*mirror_vertically || *rotation > 0.0 || *color_jitter != ColorJitter::default())
     }
 
-    /// Writes a window of `image`: (pixel - mean) times the channel's factor, channel by channel, from the last on if it `turns`.
+    /// Writes a window of `image`: (pixel - mean) times the channel's factor, channel by channel, from the last on if
+    /// it `turns`.
     fn normalize(&self, image: Pixels<'_>, window: Region, (mirrored, turns): (bool, bool), out: &mut [f32]) {
         let Pixels { bytes, size: [height, width], channels } = image;
         let (plane, means) = (window.size[0] * window.size[1], self.mean.as_slice().expect("in this order"));

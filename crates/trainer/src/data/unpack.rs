@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Opens a file. One that begins with gzip's magic number, whatever its name, is unpacked on the way: a few megabytes may
-/// become gigabytes, so a reader must limit how much it takes.
+/// Opens a file. One that begins with gzip's magic number, whatever its name, is unpacked on the way: a few megabytes
+/// may become gigabytes, so a reader must limit how much it takes.
 ///
 /// # Errors
 /// The file cannot be opened or read.

@@ -59,14 +59,14 @@ impl Database {
     /// Everything known of `device`; dates and commands do not count.
     ///
     /// # Errors
-    /// When the folder cannot be listed. Files that cannot be read, and lines that make no sense, are no error: they are
-    /// skipped, and the warning says so.
+    /// When the folder cannot be listed. Files that cannot be read, and lines that make no sense, are no error: they
+    /// are skipped, and the warning says so.
     pub fn read(&self, device: &DeviceHeader) -> Result<Known, DatabaseError> {
         read_folder(&self.folder_of(device), device)
     }
 
-    /// Adds the measurements of `table`, as a segment of their own; nothing if there are none. Removes what writers that have
-    /// died there left half written.
+    /// Adds the measurements of `table`, as a segment of their own; nothing if there are none. Removes what writers
+    /// that have died there left half written.
     ///
     /// # Errors
     /// When the segment cannot be written; nothing is changed then.
@@ -94,12 +94,13 @@ impl Database {
         Ok(folder)
     }
 
-    /// Makes one segment of all that each device has. Segments with lines that cannot be read are kept under another name.
-    /// Those that others add meanwhile stay, and so do files that cannot be read at all. Returns how many segments there were,
-    /// and how many there are.
+    /// Makes one segment of all that each device has. Segments with lines that cannot be read are kept under another
+    /// name. Those that others add meanwhile stay, and so do files that cannot be read at all. Returns how many
+    /// segments there were, and how many there are.
     ///
     /// # Errors
-    /// When files cannot be read or written; nothing is lost then, as segments go only when their contents stand elsewhere.
+    /// When files cannot be read or written; nothing is lost then, as segments go only when their contents stand
+    /// elsewhere.
     pub fn compact(&self) -> Result<(usize, usize), DatabaseError> {
         let (mut before, mut after) = (0, 0);
         for folder in list(&self.folder, |path| path.is_dir())? {

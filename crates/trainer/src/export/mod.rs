@@ -18,8 +18,8 @@ pub type StateTensor = (String, Vec<usize>, Vec<f32>);
 
 /// The state dict of PyTorch for `net` with these `values`, one list for each parameter, as
 /// [`Weights::values`](crate::snapshot::Weights::values) has them. Modules are named as
-/// [`Weights`](crate::snapshot::Weights) reads them: in a chain by their places, as torchvision's AlexNet and VGG, else as the
-/// layers. Running statistics are means; batches are not counted, which PyTorch does not miss.
+/// [`Weights`](crate::snapshot::Weights) reads them: in a chain by their places, as torchvision's AlexNet and VGG, else
+/// as the layers. Running statistics are means; batches are not counted, which PyTorch does not miss.
 ///
 /// # Errors
 /// A layer whose weights no module of PyTorch keeps in this form.

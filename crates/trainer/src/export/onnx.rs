@@ -18,11 +18,12 @@ const INT64: i64 = 7;
 /// More than protobuf can hold in one message.
 const MOST_BYTES: usize = (1 << 31) - 1;
 
-/// `net` with these `values`, one list for each parameter. It reads what the data layer brings, any number of samples, and
-/// gives what losses would read.
+/// `net` with these `values`, one list for each parameter. It reads what the data layer brings, any number of samples,
+/// and gives what losses would read.
 ///
 /// # Errors
-/// A layer without counterpart in ONNX, with its name and line; more than 2 GiB of weights, which the format does not hold.
+/// A layer without counterpart in ONNX, with its name and line; more than 2 GiB of weights, which the format does not
+/// hold.
 pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
     let mut model = Model::new(net.graph(), values);
     for node in &model.graph.nodes {
@@ -248,8 +249,8 @@ fn operator(kind: &LayerKind, x: &TensorType) -> Option<Operator> {
     })
 }
 
-/// Windows are given by paddings that make exactly as many of them as here: readers differ in how they round up. `None` for
-/// averages over windows that hang over a padded edge, which each reader divides by another number.
+/// Windows are given by paddings that make exactly as many of them as here: readers differ in how they round up. `None`
+/// for averages over windows that hang over a padded edge, which each reader divides by another number.
 fn pooling(params: &PoolingParams, x: &TensorType) -> Option<Operator> {
     let is_average = params.method == PoolingMethod::Average;
     let g = params.geometry(x.dims().try_into().ok()?);

@@ -45,7 +45,8 @@ impl Case {
         }
     }
 
-    /// For a function that is linear in each operand, differences are exact at any step: a large one drowns the rounding.
+    /// For a function that is linear in each operand, differences are exact at any step: a large one drowns the
+    /// rounding.
     pub(super) fn linear(self) -> Self {
         Self { step: 0.5, threshold: 2e-4, ..self }
     }

@@ -95,7 +95,8 @@ fn types_without_a_gradient_declare_none() {
     assert!(net.layers.iter().all(|layer| layer.kind.blobs()[0] == (0..=0)));
 }
 
-/// A checker that cannot fail would be no check: here differences are taken of a function that backward does not know of.
+/// A checker that cannot fail would be no check: here differences are taken of a function that backward does not know
+/// of.
 #[test]
 #[should_panic(expected = "backward says")]
 fn a_wrong_gradient_is_found() {

@@ -48,8 +48,8 @@ fn configuration(micro_batches: impl IntoIterator<Item = Measurement>) -> Config
     )
 }
 
-/// Installs all three kernels, the two of backward with workspaces side by side as under WD; returns the scratch of each
-/// pass.
+/// Installs all three kernels, the two of backward with workspaces side by side as under WD; returns the scratch of
+/// each pass.
 pub(super) fn install(layer: &mut Role, device: &Device, [y, dx, dw]: &Installed) -> [Space; 2] {
     let planned = layer.convolution().expect("only a convolution has configurations");
     let mut install = |op, configuration, offset| planned.install(device, op, configuration, offset).unwrap();

@@ -1,12 +1,13 @@
 //! The gradient checker: every layer's backward pass against differences of its forward pass.
 //!
-//! The objective is a sum of the tops with fixed random weights (of a loss: the loss itself), added up in double precision.
-//! Each element of each bottom and parameter is moved by a step in both directions; half the difference of the two
-//! objectives over the step is what backward has to find. Errors count relative to the gradient's size, but to no less than
+//! The objective is a sum of the tops with fixed random weights (of a loss: the loss itself), added up in double
+//! precision. Each element of each bottom and parameter is moved by a step in both directions; half the difference of
+//! the two objectives over the step is what backward has to find. Errors count relative to the gradient's size, but to
+//! no less than
 //! 1. Where a function has a kink, the case says so, and elements that would step over it are left out.
 //!
-//! A layer gets what its declaration asks for and nothing else: views that it did not declare are missing, of a top whose
-//! sign it needs only the sign is right, and memory that holds nothing yet holds NaN.
+//! A layer gets what its declaration asks for and nothing else: views that it did not declare are missing, of a top
+//! whose sign it needs only the sign is right, and memory that holds nothing yet holds NaN.
 
 mod case;
 mod cases;
@@ -136,7 +137,8 @@ impl Subject<'_> {
         assert_eq!(found, gradient, "backward in place: {}", self.describe());
     }
 
-    /// How far backward and differences may lie apart: a GPU's algorithms differ more in their rounding than the processor's.
+    /// How far backward and differences may lie apart: a GPU's algorithms differ more in their rounding than the
+    /// processor's.
     fn threshold(&self) -> f64 {
         match (&self.device, self.configuration) {
             (Device::Cuda(_), Some(configuration)) => {

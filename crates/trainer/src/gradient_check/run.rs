@@ -42,8 +42,8 @@ fn nothing(len: usize) -> Vec<f32> {
     vec![f32::NAN; len]
 }
 
-/// The blobs of one pass, those to read and those to write each in the order in which it takes them, with what they hold
-/// before.
+/// The blobs of one pass, those to read and those to write each in the order in which it takes them, with what they
+/// hold before.
 #[derive(Default)]
 struct Blobs {
     reads: Vec<Vec<f32>>,
@@ -63,8 +63,8 @@ impl Blobs {
         start..self.writes.len()
     }
 
-    /// Has `pass` run on the blobs and on scratch, and returns what those to write hold after it. The scratch holds nothing
-    /// yet if `poison`, otherwise what the pass before left there.
+    /// Has `pass` run on the blobs and on scratch, and returns what those to write hold after it. The scratch holds
+    /// nothing yet if `poison`, otherwise what the pass before left there.
     fn run(
         self,
         device: &Device,

@@ -14,8 +14,8 @@ const COMING: Duration = Duration::from_secs(120);
 /// What a rank says first; its number and that of all ranks follow.
 const HELLO: &[u8; 16] = b"microbatch ranks";
 
-/// What launchers (torchrun, mpirun, srun) call the rank, how many there are, and the rank on its machine. srun sets the second
-/// in its steps only, so that what a batch script starts without it is alone.
+/// What launchers (torchrun, mpirun, srun) call the rank, how many there are, and the rank on its machine. srun sets
+/// the second in its steps only, so that what a batch script starts without it is alone.
 const LAUNCHERS: [[&str; 3]; 3] = [
     ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],

@@ -99,8 +99,8 @@ impl Link {
         Ok((head[0], bytes))
     }
 
-    /// Fills `bytes`, however long that takes, if the other side lives; and says that this one does. Their times are those of
-    /// the last signs.
+    /// Fills `bytes`, however long that takes, if the other side lives; and says that this one does. Their times are
+    /// those of the last signs.
     fn read(&self, bytes: &mut [u8], [heard, said]: &mut [Instant; 2]) -> Result<(), String> {
         let mut done = 0;
         while done < bytes.len() {

@@ -6,8 +6,8 @@
 //! rank N ──┘           what comes next; they follow
 //! ```
 //!
-//! Little travels here: plans, what comes next, why a rank has failed. Gradients do so between processors; GPUs sum theirs by
-//! NCCL. Whatever happens to one rank, each of the others has the same sentence about it.
+//! Little travels here: plans, what comes next, why a rank has failed. Gradients do so between processors; GPUs sum
+//! theirs by NCCL. Whatever happens to one rank, each of the others has the same sentence about it.
 
 mod connect;
 mod link;
@@ -128,7 +128,8 @@ impl Group {
         members.send(bytemuck::cast_slice(values))
     }
 
-    /// Tells the others that this rank has done all that it had to do, or why it cannot, unless one of them has failed before.
+    /// Tells the others that this rank has done all that it had to do, or why it cannot, unless one of them has failed
+    /// before.
     pub fn finish(&self, result: Result<(), impl fmt::Display>) {
         let Some(members) = self.members() else { return };
         match result {

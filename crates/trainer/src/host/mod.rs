@@ -13,8 +13,8 @@ pub fn resident() -> Option<Bytes> {
 }
 
 /// Gives memory that was freed back to the system, so that [`resident`] is what is in use. The C library keeps freed
-/// memory for later, tens of MiB after profiling, and takes what is allocated next from there; elsewhere than with glibc
-/// nothing is done.
+/// memory for later, tens of MiB after profiling, and takes what is allocated next from there; elsewhere than with
+/// glibc nothing is done.
 pub fn release_freed() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -37,8 +37,8 @@ pub fn available_memory() -> Option<(&'static str, Bytes)> {
     limits::available(Path::new("/"))
 }
 
-/// How much of the host's memory may be taken, and locked for a GPU, for what is offloaded: at most three quarters of what is
-/// available, as data and others want the rest.
+/// How much of the host's memory may be taken, and locked for a GPU, for what is offloaded: at most three quarters of
+/// what is available, as data and others want the rest.
 pub fn lockable() -> Bytes {
     Bytes(available_memory().map_or(u64::MAX >> 8, |(_, bytes)| bytes.0) / 4 * 3)
 }

@@ -40,8 +40,8 @@ pub struct Declaration {
     pub params: Vec<ParamDeclaration>,
     /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
     pub gradients: Vec<bool>,
-    /// Whether backward computes the only bottom's gradient even where no layer needs it: then the graph adds its space behind
-    /// the scratch of the backward pass.
+    /// Whether backward computes the only bottom's gradient even where no layer needs it: then the graph adds its space
+    /// behind the scratch of the backward pass.
     pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
@@ -132,7 +132,8 @@ impl InPlace {
 pub struct Forward<'a> {
     /// Completed iterations: the bytes of a `u64`, in the device's memory.
     pub iteration: View<'a>,
-    /// Whether this iteration has run the step before: the tops are to be the same again, and nothing else is to change.
+    /// Whether this iteration has run the step before: the tops are to be the same again, and nothing else is to
+    /// change.
     pub repeat: bool,
     /// Bottoms; none in place, where the top holds the bottom's data.
     pub bottoms: Vec<View<'a>>,
@@ -223,16 +224,16 @@ pub trait Layer: Send {
     /// A sentence that says what does not fit; the net adds the layer's name and line.
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String>;
 
-    /// In which format it reads bottom number `bottom`, of this shape, in a net whose feature maps are of `format`. Where the
-    /// bottom is of another, the graph puts a conversion before the layer.
+    /// In which format it reads bottom number `bottom`, of this shape, in a net whose feature maps are of `format`.
+    /// Where the bottom is of another, the graph puts a conversion before the layer.
     fn reads(&self, bottom: usize, shape: &TensorType, format: Format) -> Format {
         let _ = (bottom, shape);
         format
     }
 
     /// For a layer without bottoms, instead of a forward pass: puts its next data into the tops, the `iteration`th if
-    /// they depend on it. It is done before everything else in an iteration, as the host's part in it, and never recorded;
-    /// a GPU's copies are launched, not waited for.
+    /// they depend on it. It is done before everything else in an iteration, as the host's part in it, and never
+    /// recorded; a GPU's copies are launched, not waited for.
     ///
     /// # Errors
     /// Data that cannot be read.
@@ -274,10 +275,11 @@ pub struct BuildOptions {
 /// Synthetic images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyntheticData {
-    /// Channels, height and width; taken from the layer's `crop_size` and the like, or a header of the data, if not given.
+    /// Channels, height and width; taken from the layer's `crop_size` and the like, or a header of the data, if not
+    /// given.
     pub shape: Option<[usize; 3]>,
-    /// Whether they only stand for the data, as in a plan: laid out as what is read at every iteration. Otherwise they are
-    /// made once.
+    /// Whether they only stand for the data, as in a plan: laid out as what is read at every iteration. Otherwise they
+    /// are made once.
     pub stand_in: bool,
 }
 

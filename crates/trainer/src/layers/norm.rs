@@ -14,9 +14,9 @@ use cudnn_layers::{
 };
 use tensor::{Device, Format, TensorType, View};
 
-/// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are scale and
-/// bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved. A second bottom, which a
-/// file cannot give it, is added to the result ([`join`](crate::net)).
+/// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are
+/// scale and bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved. A second
+/// bottom, which a file cannot give it, is added to the result ([`join`](crate::net)).
 pub(super) struct BatchNorm {
     params: BatchNormParams,
     statistics: Statistics,
@@ -120,8 +120,8 @@ fn affine_gradients(diffs: Vec<Option<Out<'_>>>) -> AffineGradients<'_> {
     AffineGradients { gamma: diffs.next().flatten(), beta: diffs.next().flatten() }
 }
 
-/// `Scale`: y = gamma x + beta over the axes from `axis` on, with gamma a parameter or the second bottom. In place it is out
-/// of place here: backward needs the bottom.
+/// `Scale`: y = gamma x + beta over the axes from `axis` on, with gamma a parameter or the second bottom. In place it
+/// is out of place here: backward needs the bottom.
 pub(super) type Scale = Declared<ScaleParams, AxisExtents>;
 
 impl Layer for Scale {

@@ -40,8 +40,8 @@ impl Layer for Softmax {
     }
 }
 
-/// The logistic loss of class scores. Backward needs the labels, and the probabilities that forward saved; a second top shows
-/// them.
+/// The logistic loss of class scores. Backward needs the labels, and the probabilities that forward saved; a second top
+/// shows them.
 pub(super) struct SoftmaxWithLoss {
     axis: i32,
     options: LossOptions,
@@ -103,7 +103,8 @@ impl Layer for SoftmaxWithLoss {
     }
 }
 
-/// Any blob as a part of the objective: the sum of its elements, times this weight. What follows reads it through this layer.
+/// Any blob as a part of the objective: the sum of its elements, times this weight. What follows reads it through this
+/// layer.
 pub(super) struct Objective(pub(super) f32);
 
 impl Layer for Objective {

@@ -158,8 +158,8 @@ impl Reading<'_> {
             self.mini_batch * self.net.share.ranks,
             self.options.seed,
         )?);
-        // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random weights,
-        // and it would be the processor's slow handling of vanishing gradients that is timed.
+        // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random
+        // weights, and it would be the processor's slow handling of vanishing gradients that is timed.
         let transform = TransformParams {
             scale: 1.0 / 128.0,
             mean: Mean::Values(vec![128.0]),
@@ -220,7 +220,8 @@ pub(super) struct FilledData {
 }
 
 impl FilledData {
-    /// Of `fillers`, one for each top or for all; of an `Input` numbers that are made once, until a program writes others there.
+    /// Of `fillers`, one for each top or for all; of an `Input` numbers that are made once, until a program writes
+    /// others there.
     pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], is_input: bool) -> Self {
         let top = |top| (TensorType::f32(of_top::<Vec<usize>>(shapes, top)), *of_top(fillers, top));
         let tops: Vec<_> = (0..place.layer.tops.len()).map(top).collect();

@@ -7,10 +7,10 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// `spec`, whose layers read no blob twice, with other layers for some blobs that only one layer reads, and the same results:
-/// a sum of two becomes part of the batch normalisation of which one is, in the sum's place; and a ReLU in place before a
-/// maximum pooling, with which it commutes, goes behind it. The blobs in between are no more, or are others: returns their
-/// names, too.
+/// `spec`, whose layers read no blob twice, with other layers for some blobs that only one layer reads, and the same
+/// results: a sum of two becomes part of the batch normalisation of which one is, in the sum's place; and a ReLU in
+/// place before a maximum pooling, with which it commutes, goes behind it. The blobs in between are no more, or are
+/// others: returns their names, too.
 pub(super) fn join(mut spec: NetSpec) -> (NetSpec, Vec<String>) {
     let (mut gone, mut uses) = (Vec::new(), uses(&spec.layers));
     for index in (0..spec.layers.len()).rev() {

@@ -88,8 +88,8 @@ pub struct Node {
     pub rectify: bool,
     /// How much of it, a ReLU, the layer before takes over.
     pub absorbed: Absorbed,
-    /// For each bottom whose gradient it computes, whether that is the first to arrive or adds to others: the implicit Split
-    /// of a blob with several readers.
+    /// For each bottom whose gradient it computes, whether that is the first to arrive or adds to others: the implicit
+    /// Split of a blob with several readers.
     pub propagates: Vec<Option<Accumulate>>,
     /// For each parameter the same; a shared one gets gradients from several nodes.
     pub param_accumulate: Vec<Accumulate>,
@@ -107,14 +107,13 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Connects `layers`, made from `spec.layers` one by one, none of which reads a blob twice, checking shapes on the way.
-    /// Feature maps are of `format`: where a layer reads another than there is, one that converts comes before
-    /// it. Returns all layers, one for each node. Without `backward`, no node gets a
-    /// backward pass.
+    /// Connects `layers`, made from `spec.layers` one by one, none of which reads a blob twice, checking shapes on the
+    /// way. Feature maps are of `format`: where a layer reads another than there is, one that converts comes before it.
+    /// Returns all layers, one for each node. Without `backward`, no node gets a backward pass.
     ///
     /// # Errors
-    /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one name, a
-    /// shape that does not fit or is larger than any memory, a shared parameter of another shape.
+    /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one
+    /// name, a shape that does not fit or is larger than any memory, a shared parameter of another shape.
     pub fn build(
         spec: &NetSpec,
         layers: Vec<Role>,
@@ -192,8 +191,8 @@ impl Graph {
         wanted
     }
 
-    /// Gives the top of each in-place layer its bottom's memory, where that destroys nothing that is read later. Where it
-    /// would, the top gets memory of its own: the results are the same.
+    /// Gives the top of each in-place layer its bottom's memory, where that destroys nothing that is read later. Where
+    /// it would, the top gets memory of its own: the results are the same.
     fn alias_in_place(&mut self) {
         // Of every root, what may still happen to the values that lie there.
         let mut allowed: Vec<InPlace> =

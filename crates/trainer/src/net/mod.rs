@@ -45,7 +45,8 @@ pub struct Net {
     gone: Vec<String>,
 }
 
-/// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, when its turn comes.
+/// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, when its turn
+/// comes.
 fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
     for node in &graph.nodes {
         let (axis, ignored) = match &node.kind {
@@ -222,9 +223,9 @@ impl Net {
         Ok(())
     }
 
-    /// Places the kernels of one step of node `index` and returns the scratch that they need together. Under WD (`divided`)
-    /// each has a segment of its own (a plan puts those of one layer side by side); otherwise they share theirs, one after
-    /// the other.
+    /// Places the kernels of one step of node `index` and returns the scratch that they need together. Under WD
+    /// (`divided`) each has a segment of its own (a plan puts those of one layer side by side); otherwise they share
+    /// theirs, one after the other.
     fn place_step(
         &mut self,
         (plan, divided): (&Planned<'_>, bool),
@@ -274,8 +275,8 @@ impl Net {
         marks
     }
 
-    /// What the memory of an iteration depends on; with an update at its end and the history for it, if the net trains and
-    /// there are `updates`.
+    /// What the memory of an iteration depends on; with an update at its end and the history for it, if the net trains
+    /// and there are `updates`.
     pub fn outline(&self, updates: bool) -> Outline {
         let Graph { nodes, values, params } = &self.graph;
         let node = |(node, &scratch): (&Node, &[Scratch; 2])| OutlineNode {

@@ -14,9 +14,9 @@ use memory::{Action, Buffer};
 use tensor::{Accumulate, Arena, Bf16, ElementType, Span, View, ViewMut};
 
 impl Net {
-    /// Has a layer do action number `at` of its schedule, in a mini-batch of this number, which stands in the device's memory,
-    /// too. Gradients of parameters add to those of earlier mini-batches if `accumulate` says so. A GPU's work is launched, not
-    /// waited for.
+    /// Has a layer do action number `at` of its schedule, in a mini-batch of this number, which stands in the device's
+    /// memory, too. Gradients of parameters add to those of earlier mini-batches if `accumulate` says so. A GPU's work
+    /// is launched, not waited for.
     ///
     /// # Errors
     /// What the layer reports of its data, with its name.

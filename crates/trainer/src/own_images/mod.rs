@@ -46,9 +46,10 @@ impl Recipe {
     /// The lists of the images to train and to validate with, beside the net.
     pub const LISTS: [&str; 2] = ["train.txt", "val.txt"];
 
-    /// Adapts `text`, which is that of `template`, to the images of `survey`, and names the layers that are new: those before the
-    /// losses. They have as many outputs as there are classes, and other names than before, so that weights that are copied by
-    /// name leave them alone. Layers that read data are replaced, and accuracies that would always be 1 left out.
+    /// Adapts `text`, which is that of `template`, to the images of `survey`, and names the layers that are new: those
+    /// before the losses. They have as many outputs as there are classes, and other names than before, so that weights
+    /// that are copied by name leave them alone. Layers that read data are replaced, and accuracies that would always
+    /// be 1 left out.
     ///
     /// # Errors
     /// In a sentence: the net learns no classes, or is written in a way that cannot be adapted.
@@ -103,9 +104,9 @@ impl Recipe {
         format!("{name}_{}", self.name)
     }
 
-    /// What is subtracted from pixels, and what they are multiplied and divided by: as weights expect it that were trained
-    /// `before`, else the images' own mean and deviation. A model that takes pixels as they are has fillers for numbers of that
-    /// size: only their mean is subtracted.
+    /// What is subtracted from pixels, and what they are multiplied and divided by: as weights expect it that were
+    /// trained `before`, else the images' own mean and deviation. A model that takes pixels as they are has fillers for
+    /// numbers of that size: only their mean is subtracted.
     fn normalization(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
         let wide = |values: &[f32]| values.iter().map(|&value| value.into()).collect::<Vec<f64>>();
         let (mut mean, mut scale, mut std) = (survey.mean.to_vec(), 1.0, survey.std.to_vec());
@@ -128,8 +129,8 @@ impl Recipe {
         lines.iter().filter(|line| !line.is_empty()).map(|line| format!("\n   {line}")).collect()
     }
 
-    /// The layers that read the images. A test sees the middle of an image that is an eighth larger, as torchvision's do.
-    /// Weights that were trained before see colours in the order that they know.
+    /// The layers that read the images. A test sees the middle of an image that is an eighth larger, as torchvision's
+    /// do. Weights that were trained before see colours in the order that they know.
     fn data_layers(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
         let normalization = self.normalization(survey, before);
         let (channels, order_of_channels) = match before {
@@ -153,8 +154,8 @@ impl Recipe {
         if survey.validation.1 == 0 { train } else { train + &test }
     }
 
-    /// The solver of the net beside it: `model`'s rate, for this mini-batch, and decay, or usual ones; the rate falls to 0 in a
-    /// straight line. Snapshots begin with `prefix`.
+    /// The solver of the net beside it: `model`'s rate, for this mini-batch, and decay, or usual ones; the rate falls
+    /// to 0 in a straight line. Snapshots begin with `prefix`.
     pub fn solver(&self, survey: &Survey, model: Option<&SolverSpec>, prefix: &str) -> String {
         let &Self { batch, epochs, seed, .. } = self;
         let epoch = survey.train.1.div_ceil(batch);

@@ -33,7 +33,8 @@ impl Rates {
 /// The part of the measured rate that copies are planned with: on an H200, 50 of 55 GB/s were seen beside computation.
 const SUSTAINED: f64 = 0.88;
 
-/// Workspace that kernels have while the rest of their layer is measured, unless none of their algorithms does with that.
+/// Workspace that kernels have while the rest of their layer is measured, unless none of their algorithms does with
+/// that.
 const WORKSPACE: Bytes = Bytes::mib(64);
 
 impl Planning {
@@ -42,8 +43,9 @@ impl Planning {
         matches!(self.source, Source::Device(..)) && !self.records.offline
     }
 
-    /// The costs of an iteration of `net`, whose `kernels` are known under `options`. Layers without kernels are measured on its
-    /// device if they [can be](Self::measures_layers), and else estimated with `rates`. Gives the net back.
+    /// The costs of an iteration of `net`, whose `kernels` are known under `options`. Layers without kernels are
+    /// measured on its device if they [can be](Self::measures_layers), and else estimated with `rates`. Gives the net
+    /// back.
     ///
     /// # Errors
     /// Kernels that were not measured; a device without memory for a single layer, or that fails.
@@ -70,7 +72,8 @@ impl Planning {
     }
 }
 
-/// The costs of an iteration of a net of which nothing was measured: its kernels take nothing, neither time nor workspace.
+/// The costs of an iteration of a net of which nothing was measured: its kernels take nothing, neither time nor
+/// workspace.
 pub fn estimated_costs(net: &Net, rates: Rates) -> Costs {
     let outline = net.outline(true);
     let mut costs = costs(&outline, None, &estimated(&outline, rates));
@@ -93,8 +96,8 @@ fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes) -> Cost
         let fronts = of_node.remove(node.name.as_str()).unwrap_or_default();
         [0, 1].map(|pass| PassCosts::of_kernels(rest_ms[pass], &fronts[pass]))
     };
-    // Copies that run one after the other beside computation do not keep up the best rate, and what waits for the end of one
-    // waits for all delays before it.
+    // Copies that run one after the other beside computation do not keep up the best rate, and what waits for the end
+    // of one waits for all delays before it.
     let bytes_per_ms = times.copied.map(|rate| rate * SUSTAINED);
     Costs {
         nodes: outline.nodes.iter().zip(&times.passes).map(node).collect(),

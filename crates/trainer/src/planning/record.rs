@@ -72,8 +72,8 @@ pub enum PlanOrigin {
 }
 
 impl PlanRecord {
-    /// The plan of each of `nets` that is good for it on its device and was made with its `options`, and what that means for
-    /// the first.
+    /// The plan of each of `nets` that is good for it on its device and was made with its `options`, and what that
+    /// means for the first.
     pub fn plans(
         &self,
         nets: &mut [Net],
@@ -136,7 +136,8 @@ impl PlanRecord {
     }
 }
 
-/// A configuration that covers the mini-batch, and under WD a segment inside the total behind that of the kernels before.
+/// A configuration that covers the mini-batch, and under WD a segment inside the total behind that of the kernels
+/// before.
 fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result<(), String> {
     let PlannedKernel { kernel, configuration, workspace, workspace_offset, .. } = planned;
     let error = |what: &str| Err(format!("{what} of {kernel} cannot be"));

@@ -19,12 +19,12 @@ pub struct Verified {
     pub worst: Option<(f64, String)>,
 }
 
-/// Runs every kernel of `plans` as planned, replacing its output and adding to it, and compares that with the definition of a
-/// convolution in double precision. Tells `progress` how many are done, and of how many.
+/// Runs every kernel of `plans` as planned, replacing its output and adding to it, and compares that with the
+/// definition of a convolution in double precision. Tells `progress` how many are done, and of how many.
 ///
 /// # Errors
-/// [`NetError::Refused`] for the first kernel whose results are further from that than its algorithms' accuracy explains;
-/// operands that are larger than the memory.
+/// [`NetError::Refused`] for the first kernel whose results are further from that than its algorithms' accuracy
+/// explains; operands that are larger than the memory.
 pub fn verify(
     device: &Device,
     plans: &[Plan],

@@ -66,8 +66,8 @@ impl<'t> Parser<'t> {
         if word.starts_with(|c: char| c.is_ascii_digit()) { "" } else { word }
     }
 
-    /// The number that comes next; empty if none does. With everything that could belong to it, so that `1e-5x` is one bad
-    /// number and not two tokens. Without its minus.
+    /// The number that comes next; empty if none does. With everything that could belong to it, so that `1e-5x` is one
+    /// bad number and not two tokens. Without its minus.
     fn number(&self) -> &'t str {
         let bytes = self.rest.as_bytes();
         let digits = bytes.strip_prefix(b".").unwrap_or(bytes);

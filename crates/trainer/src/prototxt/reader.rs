@@ -20,7 +20,8 @@ impl SourceFile {
     }
 }
 
-/// What `read` makes of `file`'s `message`, which is called `owner` in errors, and the warnings in the order of the file.
+/// What `read` makes of `file`'s `message`, which is called `owner` in errors, and the warnings in the order of the
+/// file.
 pub(crate) fn interpret<T>(
     file: &Path,
     message: &Message,
@@ -65,8 +66,8 @@ impl<T: Scalar> FromField for Vec<T> {
     }
 }
 
-/// Enums that are read from fields: those of operations by `Type: "NAME" = Variant, …;`, those of their own with what their
-/// variants mean.
+/// Enums that are read from fields: those of operations by `Type: "NAME" = Variant, …;`, those of their own with what
+/// their variants mean.
 macro_rules! choices {
     ($(
         $(#[$meta:meta])*

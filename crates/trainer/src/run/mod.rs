@@ -199,8 +199,8 @@ impl Execution {
         self.nets
     }
 
-    /// Runs net number `net` on its next mini-batch: forward, and if it is trained backward, and updates the parameters if
-    /// asked to. A GPU's work is launched, not waited for; from the third time on all but the data is replayed.
+    /// Runs net number `net` on its next mini-batch: forward, and if it is trained backward, and updates the parameters
+    /// if asked to. A GPU's work is launched, not waited for; from the third time on all but the data is replayed.
     ///
     /// # Errors
     /// What a layer reports of its data, with the layer's name, and what the observer returns.
@@ -246,9 +246,9 @@ impl Execution {
             (_, Some(graph)) => graph,
             (_, None) => cuda.record(|| self.perform(net, actions, batch))?,
         };
-        // SAFETY: the recorded work is that of nets, arena, settings and slab of `self`, which are as they were when it was
-        // recorded and are dropped after it, which waits for the device; all that reads or fills them does so in the same
-        // stream.
+        // SAFETY: the recorded work is that of nets, arena, settings and slab of `self`, which are as they were when it
+        // was recorded and are dropped after it, which waits for the device; all that reads or fills them does so in
+        // the same stream.
         unsafe { graph.replay() }?;
         self.recordings.push((key, Some(graph)));
         Ok(())

@@ -12,8 +12,8 @@ use memory::{Action, MemoryReport};
 use planner::Plan;
 use tensor::{Arena, Setting};
 
-/// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take can
-/// be shown first.
+/// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take
+/// can be shown first.
 pub struct NetRun {
     pub(super) nets: Vec<Net>,
     pub(super) plans: Vec<Plan>,

@@ -13,8 +13,8 @@ use tensor::{
     cuda::{Communicator, Cuda, CudaError, Event, Stream},
 };
 
-/// Bytes of a bucket, as in PyTorch: so many that a sum runs at the full rate, so few that the first begins early. Towards the
-/// end they become smaller, as no backward pass is left to hide the last sum.
+/// Bytes of a bucket, as in PyTorch: so many that a sum runs at the full rate, so few that the first begins early.
+/// Towards the end they become smaller, as no backward pass is left to hide the last sum.
 const BUCKET: RangeInclusive<usize> = 1 << 20..=25 << 20;
 
 /// Where the state of an iteration lies in its memory.
@@ -75,8 +75,8 @@ impl Reduction {
                 None => self.group.sum(gradients.host::<f32>())?,
                 Some(nccl) => {
                     nccl.begin(index)?;
-                    // SAFETY: the sum begins after the last work that writes these gradients, and all that uses them again
-                    // is launched after `finish`, which has it wait for the sums.
+                    // SAFETY: the sum begins after the last work that writes these gradients, and all that uses them
+                    // again is launched after `finish`, which has it wait for the sums.
                     unsafe { nccl.communicator.sum(&nccl.stream, None, gradients) }?;
                 }
             }
@@ -84,8 +84,8 @@ impl Reduction {
         Ok(())
     }
 
-    /// The same with the loss in `state`; what is launched from now on finds all sums. Where one never comes, the loss is no
-    /// number, so that nothing is updated.
+    /// The same with the loss in `state`; what is launched from now on finds all sums. Where one never comes, the loss
+    /// is no number, so that nothing is updated.
     pub(super) fn finish(&mut self, device: &Device, state: &mut Arena) -> Result<(), NetError> {
         if self.buckets.is_empty() {
             return Ok(());
@@ -129,8 +129,8 @@ impl Nccl {
     }
 }
 
-/// The gradients of `net` in the order in which they lie, from the last to the first, which is about that of the backward pass:
-/// joined until there are as many bytes as are left, or as the nearest that `bytes` allow.
+/// The gradients of `net` in the order in which they lie, from the last to the first, which is about that of the
+/// backward pass: joined until there are as many bytes as are left, or as the nearest that `bytes` allow.
 fn buckets(net: &Net, layout: &NetLayout, bytes: RangeInclusive<usize>) -> Vec<Bucket> {
     let actions = layout.places.schedule.actions.iter().enumerate();
     let mut last = vec![0; layout.params.len()];

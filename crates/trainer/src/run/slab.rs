@@ -16,8 +16,8 @@ pub(super) enum Slab {
     Pinned(Option<Box<Copies>>),
 }
 
-/// Page-locked memory with a stream for each direction. Streams wait for each other on the device: between a fork and a join,
-/// so that all of it can be recorded, for the actions that a schedule names.
+/// Page-locked memory with a stream for each direction. Streams wait for each other on the device: between a fork and a
+/// join, so that all of it can be recorded, for the actions that a schedule names.
 pub(super) struct Copies {
     cuda: Cuda,
     /// Out and in.
@@ -90,8 +90,8 @@ impl Slab {
         }
     }
 
-    /// Since this was last asked: of copies, by number, their beginnings and ends, of computation that waited when it went on.
-    /// Nothing beside a processor, whose copies are done when they are launched.
+    /// Since this was last asked: of copies, by number, their beginnings and ends, of computation that waited when it
+    /// went on. Nothing beside a processor, whose copies are done when they are launched.
     pub(super) fn take_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
         match self {
             Self::Pinned(Some(copies)) => copies.marks.as_mut().map(std::mem::take).unwrap_or_default(),
@@ -120,8 +120,8 @@ impl Slab {
             Self::Pinned(copies) => {
                 let copies = copies.as_ref().expect("a schedule with copies has a slab");
                 let (stream, memory) = (copies.stream(action), &copies.memory);
-                // SAFETY: by the waits of the schedule, which both streams keep, nothing else uses these bytes of arena and
-                // slab before the copy is done; the slab waits for the device before it is dropped.
+                // SAFETY: by the waits of the schedule, which both streams keep, nothing else uses these bytes of arena
+                // and slab before the copy is done; the slab waits for the device before it is dropped.
                 unsafe {
                     match is_out {
                         true => memory.download_in(stream, arena.view(there), here.offset),

@@ -1,5 +1,5 @@
-//! However an iteration is executed, it is the same iteration: with buffers that leave the device or are computed again,
-//! recorded and replayed.
+//! However an iteration is executed, it is the same iteration: with buffers that leave the device or are computed
+//! again, recorded and replayed.
 
 use super::{Execution, MiniBatch, NetRun, Update, measure};
 use crate::{
@@ -58,8 +58,8 @@ const NET: &str = "
     inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }
   layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
 
-/// The plain schedule, where the data and conv1's top are away from their last use forward to their first one backward, and
-/// what dropout and batch norm make of the latter is computed again.
+/// The plain schedule, where the data and conv1's top are away from their last use forward to their first one backward,
+/// and what dropout and batch norm make of the latter is computed again.
 fn by_hand(net: &Net, outline: &Outline) -> Schedule {
     let node = |name: &str| outline.nodes.iter().position(|node| node.name == name).unwrap();
     let top = |name: &str| Buffer::Data(net.graph().nodes[node(name)].tops[0]);
@@ -189,7 +189,8 @@ fn what_is_away_leaves_its_place() {
     assert!(residences[0].last + 1 < residences[2].first, "{residences:?}");
 }
 
-/// Layers are measured one at a time, in less memory than the net takes; none of them twice, and what has no passes not at all.
+/// Layers are measured one at a time, in less memory than the net takes; none of them twice, and what has no passes not
+/// at all.
 fn layers_are_measured_alone_on(device: &Device) {
     let mut net = build_on(device, NET).unwrap();
     let plan = Forced::IMPLICIT_GEMM
@@ -224,8 +225,8 @@ fn cuda_layers_are_measured_alone() {
     layers_are_measured_alone_on(&own_gpu());
 }
 
-/// Host memory that is not there, or may not be locked, ends a run before it begins, in a sentence; the next one has what it
-/// needs.
+/// Host memory that is not there, or may not be locked, ends a run before it begins, in a sentence; the next one has
+/// what it needs.
 fn too_large_a_slab_is_refused_on(device: &Device) {
     let run = |more: u64| {
         let mut net = build_on(device, NET).unwrap();
@@ -316,8 +317,8 @@ fn a_copy_that_fails_changes_no_parameter() {
 /// Names a driver's call in the file that an emulated GPU looks into; every such call is then refused.
 const REFUSED: &str = "EMULATED_GPU_REFUSES";
 
-/// A driver that locks no host memory ends a run before it begins, one that copies nothing ends an iteration before its update:
-/// launched, recorded or replayed. Whatever has failed can be done again.
+/// A driver that locks no host memory ends a run before it begins, one that copies nothing ends an iteration before its
+/// update: launched, recorded or replayed. Whatever has failed can be done again.
 #[test]
 #[ignore = "needs an emulated GPU, as no real one can be told to fail"]
 fn cuda_what_the_driver_refuses_is_said_and_changes_no_parameter() {
@@ -353,8 +354,8 @@ fn cuda_what_the_driver_refuses_is_said_and_changes_no_parameter() {
     assert!(failures >= 4, "{failures}: each call fails when it is launched and when it is recorded");
 }
 
-/// Passes that take as long as their operands are large, with copies so much faster or slower; kernels have the workspace of
-/// the plan that is installed.
+/// Passes that take as long as their operands are large, with copies so much faster or slower; kernels have the
+/// workspace of the plan that is installed.
 fn costs(net: &Net, outline: &Outline, copies: f64) -> Costs {
     let mut costs = estimated_costs(net, Rates { memory: 1.0, copies });
     for (node, passes) in outline.nodes.iter().zip(&mut costs.nodes) {

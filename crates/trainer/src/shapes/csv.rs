@@ -22,8 +22,8 @@ pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, SpecError> {
     parse_csv(&name, &String::from_utf8_lossy(&bytes))
 }
 
-/// Reads a list of convolutions: a line of column names, in any order, or DeepBench's columns in their order without one,
-/// `source` before them or not. Empty lines and lines that begin with `#` are skipped. Convolutions are named
+/// Reads a list of convolutions: a line of column names, in any order, or DeepBench's columns in their order without
+/// one, `source` before them or not. Empty lines and lines that begin with `#` are skipped. Convolutions are named
 /// `source:line`.
 ///
 /// # Errors

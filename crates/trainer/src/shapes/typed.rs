@@ -6,9 +6,9 @@ use planner::ConvShape;
 /// What can be said of a convolution, and what it means.
 const KEYS: &str = "n, c, h, w, k, r, s, pad, stride, dilation, groups, name";
 
-/// Reads `n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2`: samples, input channels, height and width, filters and their height and
-/// width; then what may be left out: `pad`, `stride` and `dilation`, one number or two as in `2x1` (vertical, horizontal),
-/// `groups`, and a `name`. `w` and `s` are those of a square if left out.
+/// Reads `n=256,c=64,h=27,w=27,k=192,r=5,s=5,pad=2`: samples, input channels, height and width, filters and their
+/// height and width; then what may be left out: `pad`, `stride` and `dilation`, one number or two as in `2x1`
+/// (vertical, horizontal), `groups`, and a `name`. `w` and `s` are those of a square if left out.
 ///
 /// # Errors
 /// A sentence that names what is missing, unknown or no number.

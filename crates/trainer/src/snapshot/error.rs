@@ -9,8 +9,8 @@ pub enum SnapshotError {
     /// The values are on a GPU that does not give or take them.
     #[error(transparent)]
     Device(#[from] tensor::cuda::CudaError),
-    /// A file that the system refuses, and that has not changed then; one that is damaged, of another kind, or of another net
-    /// or training; a place or tensors that cannot be written. In a sentence.
+    /// A file that the system refuses, and that has not changed then; one that is damaged, of another kind, or of
+    /// another net or training; a place or tensors that cannot be written. In a sentence.
     #[error("{0}")]
     Refused(String),
 }

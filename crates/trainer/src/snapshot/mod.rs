@@ -1,8 +1,9 @@
 //! Weights and solver state on disk, in the safetensors format; weights of other programs, too.
 //!
-//! A snapshot of iteration k is two files: [`weights_path`] holds the parameters of the net alone, for other programs, too;
-//! [`state_path`] holds what a resumed run needs besides, the solver's history tensors and, as JSON in the metadata, a
-//! [`SolverState`] and the plans of its nets. A file appears under its name only when it is complete and on the disk.
+//! A snapshot of iteration k is two files: [`weights_path`] holds the parameters of the net alone, for other programs,
+//! too; [`state_path`] holds what a resumed run needs besides, the solver's history tensors and, as JSON in the
+//! metadata, a [`SolverState`] and the plans of its nets. A file appears under its name only when it is complete and on
+//! the disk.
 
 mod caffemodel;
 mod copied;

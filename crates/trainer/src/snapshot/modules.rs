@@ -1,8 +1,9 @@
 //! The names that PyTorch's state dicts have for our parameters.
 //!
-//! A layer is the module of its name, so that a net whose layers are named after the modules of a PyTorch model (`layer1.0.conv1`)
-//! takes its weights: torchvision's ResNets, DenseNets and GoogLeNet. In a chain, such as AlexNet and VGG, it may also be
-//! `features.N` or `classifier.N`, where torchvision counts the layers before the classifier, and from there on.
+//! A layer is the module of its name, so that a net whose layers are named after the modules of a PyTorch model
+//! (`layer1.0.conv1`) takes its weights: torchvision's ResNets, DenseNets and GoogLeNet. In a chain, such as AlexNet
+//! and VGG, it may also be `features.N` or `classifier.N`, where torchvision counts the layers before the classifier,
+//! and from there on.
 
 use crate::{
     net::graph::{Graph, Node},
@@ -35,7 +36,8 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
     modules
 }
 
-/// Whether every layer has one before it, as in torchvision's AlexNet and VGG. In training a batch norm may be a sum, too.
+/// Whether every layer has one before it, as in torchvision's AlexNet and VGG. In training a batch norm may be a sum,
+/// too.
 pub(crate) fn is_chain(graph: &Graph) -> bool {
     let joins = |node: &Node| matches!(node.kind, LayerKind::Eltwise(_) | LayerKind::Concat(_));
     let is_sum = |node: &Node| matches!(node.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
@@ -43,8 +45,8 @@ pub(crate) fn is_chain(graph: &Graph) -> bool {
     !graph.nodes.iter().any(|node| joins(node) || is_sum(node)) && graph.nodes.iter().any(is_classifier)
 }
 
-/// The names of the parameters of `node` in module `module`, in the order of ours; `None` for what PyTorch does not keep, the
-/// factor of running statistics. None at all for a filter that PyTorch would keep transposed.
+/// The names of the parameters of `node` in module `module`, in the order of ours; `None` for what PyTorch does not
+/// keep, the factor of running statistics. None at all for a filter that PyTorch would keep transposed.
 pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
     let fields = match &node.kind {
         LayerKind::InnerProduct(params) if params.transpose => return Vec::new(),
@@ -55,7 +57,8 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
     fields.iter().map(name).take(node.params.len()).collect()
 }
 
-/// Whether `node` is a convolution of images as they are decoded here, blue, green, red, where PyTorch has red, green, blue.
+/// Whether `node` is a convolution of images as they are decoded here, blue, green, red, where PyTorch has red, green,
+/// blue.
 pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
     let is_blue_first = |kind: &LayerKind| matches!(kind, LayerKind::ImageData(images) if images.is_color && !images.transform.is_rgb);
     matches!(&node.kind, LayerKind::Convolution(params) if params.group == 1)

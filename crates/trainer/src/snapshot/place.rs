@@ -21,8 +21,8 @@ pub struct SnapshotPlace {
 }
 
 impl SnapshotPlace {
-    /// Makes the folder of `prefix`, tries whether a snapshot of iteration `last` could be written, removes what trainings
-    /// that have died there left half written, and keeps the prefix for this process.
+    /// Makes the folder of `prefix`, tries whether a snapshot of iteration `last` could be written, removes what
+    /// trainings that have died there left half written, and keeps the prefix for this process.
     ///
     /// # Errors
     /// [`SnapshotError::Refused`] if no snapshot could be written, or another training writes there.
@@ -102,8 +102,8 @@ fn iterations(folder: &Path, stem: &str) -> BTreeSet<u64> {
     entries.filter_map(|entry| iteration(stem, entry.file_name().to_str()?)).collect()
 }
 
-/// The solver state of the last snapshot of `prefix` that is whole, if there is any, and what is wrong with those after it,
-/// one sentence each.
+/// The solver state of the last snapshot of `prefix` that is whole, if there is any, and what is wrong with those after
+/// it, one sentence each.
 pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
     let (folder, stem) = folder_and_stem(prefix);
     let mut damaged = Vec::new();

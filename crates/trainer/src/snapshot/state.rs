@@ -34,15 +34,16 @@ pub struct SolverState {
     pub data_positions: BTreeMap<String, u64>,
     /// Other counters that bit-exact resuming needs, by name.
     pub counters: BTreeMap<String, u64>,
-    /// What else its numbers follow from (the solver's settings, the layers, the data), by name: a digest of each. States of
-    /// earlier versions have none.
+    /// What else its numbers follow from (the solver's settings, the layers, the data), by name: a digest of each.
+    /// States of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<BTreeMap<String, String>>,
 }
 
 impl SolverState {
-    /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and its seed, and a file of weights.
-    /// Layers draw from the seed they were built with: with another one, dropout and the order of the data would differ.
+    /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and its seed, and a file of
+    /// weights. Layers draw from the seed they were built with: with another one, dropout and the order of the data
+    /// would differ.
     ///
     /// # Errors
     /// [`SnapshotError::Refused`], naming what differs.
@@ -95,7 +96,8 @@ pub fn save_solver_state(
 /// Reads the state and the history tensors.
 ///
 /// # Errors
-/// Those of [`load_tensors`]; [`SnapshotError::Refused`] if the file holds no solver state (a file of weights, perhaps).
+/// Those of [`load_tensors`]; [`SnapshotError::Refused`] if the file holds no solver state (a file of weights,
+/// perhaps).
 pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), SnapshotError> {
     let history = load_tensors(path)?;
     let is_possible = |state: &SolverState| {
@@ -111,7 +113,8 @@ pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), Snapshot
     }
 }
 
-/// What to say of weights where a solver state should be: the state that was written with them has nearly the same name.
+/// What to say of weights where a solver state should be: the state that was written with them has nearly the same
+/// name.
 fn weights_instead(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let state = name.strip_suffix(".safetensors").map(|stem| format!("{stem}.solverstate.safetensors"));

@@ -1,8 +1,8 @@
 //! Named `f32` tensors in one safetensors file.
 //!
-//! The format: the length of the header as a little-endian `u64`, the header (JSON: per tensor its type, shape and place
-//! in the data, and a map of strings `__metadata__`), then the data, little-endian. Files written here carry a CRC-32 of the
-//! data in the metadata, which the format itself has no place for; files from elsewhere load without one.
+//! The format: the length of the header as a little-endian `u64`, the header (JSON: per tensor its type, shape and
+//! place in the data, and a map of strings `__metadata__`), then the data, little-endian. Files written here carry a
+//! CRC-32 of the data in the metadata, which the format itself has no place for; files from elsewhere load without one.
 
 use super::{NamedTensor, SnapshotError};
 use crate::files::{read_regular, write_atomically};
@@ -88,8 +88,8 @@ pub struct Tensors {
     checksum: u32,
 }
 
-/// Reads a whole safetensors file of `f32` tensors. Those of half precision become such, and single 64-bit integers, which
-/// count batches in PyTorch's files, are left out.
+/// Reads a whole safetensors file of `f32` tensors. Those of half precision become such, and single 64-bit integers,
+/// which count batches in PyTorch's files, are left out.
 ///
 /// # Errors
 /// The file cannot be read, is truncated, damaged (its checksum differs) or something else, or holds another type.
@@ -143,8 +143,8 @@ pub(super) fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
     Ok(tensors)
 }
 
-/// A number of half precision. Its exponent is 112 lower than the same in `f32`, which the product makes up for, denormal numbers
-/// included.
+/// A number of half precision. Its exponent is 112 lower than the same in `f32`, which the product makes up for,
+/// denormal numbers included.
 fn of_f16(half: u16) -> f32 {
     let (sign, magnitude) = (u32::from(half & 0x8000) << 16, u32::from(half & 0x7fff) << 13);
     let value = match magnitude >= 0x7c00 << 13 {
@@ -189,7 +189,8 @@ impl Tensors {
         self.metadata.get(key).map(String::as_str)
     }
 
-    /// What the metadata hold under `key` in JSON, if anything. Errors begin with `subject` and a verb, such as `its plans are`.
+    /// What the metadata hold under `key` in JSON, if anything. Errors begin with `subject` and a verb, such as `its
+    /// plans are`.
     ///
     /// # Errors
     /// [`SnapshotError::Refused`] for what cannot be read or does not pass `check`.

@@ -9,11 +9,12 @@ const OTHERS: [(&[u8], &str); 2] = [
     (b"\x89HDF", "it is an HDF5 file; save the net as .caffemodel or safetensors"),
 ];
 
-/// Reads a file of weights: a safetensors file, our own or another program's, or a caffemodel. Which it is follows from its
-/// content.
+/// Reads a file of weights: a safetensors file, our own or another program's, or a caffemodel. Which it is follows from
+/// its content.
 ///
 /// # Errors
-/// Those of [`load_tensors`](super::load_tensors); [`SnapshotError::Refused`] for a solver state, naming the weights that go with it.
+/// Those of [`load_tensors`](super::load_tensors); [`SnapshotError::Refused`] for a solver state, naming the weights
+/// that go with it.
 pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
     let bytes = tensors::read(path)?;
     let parsed = match OTHERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {

@@ -25,8 +25,9 @@ impl MovingAverages {
         Self { fraction: fractions.filter(|&fraction| fraction < 1.0).max_by(f32::total_cmp) }
     }
 
-    /// Why a test after `iteration` iterations has a loss of `test`, where the last one of training is `train`: once, and
-    /// only as long as the averages still hold much of the beginning, from 2 / (1 - fraction) iterations ago and more.
+    /// Why a test after `iteration` iterations has a loss of `test`, where the last one of training is `train`: once,
+    /// and only as long as the averages still hold much of the beginning, from 2 / (1 - fraction) iterations ago and
+    /// more.
     pub fn hint(&mut self, iteration: u64, train: f64, test: f64) -> Option<String> {
         let fraction = self.fraction.filter(|&fraction| fraction > REMEDY)?;
         let span = 1.0 / (1.0 - f64::from(fraction));

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// The `most` classes of the highest `scores` with these, the highest first; of equal ones the higher class, as accuracies
-/// count.
+/// The `most` classes of the highest `scores` with these, the highest first; of equal ones the higher class, as
+/// accuracies count.
 pub fn best_classes(scores: &[f64], most: usize) -> Vec<(usize, f64)> {
     let mut classes: Vec<(usize, f64)> = scores.iter().copied().enumerate().collect();
     classes.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(b.cmp(a)));
@@ -33,7 +33,8 @@ impl Confusion {
         }
     }
 
-    /// Of the samples of a class the share that was recognised, and of those taken for it the share that was right; 0 of none.
+    /// Of the samples of a class the share that was recognised, and of those taken for it the share that was right; 0
+    /// of none.
     pub fn recall_and_precision(&self, class: usize) -> [f64; 2] {
         let right = self.counts[class][class];
         let taken: u64 = self.counts.iter().map(|row| row[class]).sum();

@@ -29,8 +29,8 @@ impl Solver {
         Ok(())
     }
 
-    /// Rolls back to the last finished iteration: gives up mini-batches of the next one, and tests. Training that continues
-    /// from here, or from a snapshot, is as if they had never begun.
+    /// Rolls back to the last finished iteration: gives up mini-batches of the next one, and tests. Training that
+    /// continues from here, or from a snapshot, is as if they had never begun.
     ///
     /// On a GPU without `iter_size` there is one exception: the statistics of batch norm have seen the mini-batch that
     /// failed. To copy them in each iteration would slow down all trainings for the sake of those that fail.
@@ -51,9 +51,9 @@ impl Solver {
         Ok(self.running.forget()?)
     }
 
-    /// Where the training net keeps what its layers change themselves, as bytes; nothing if that is not kept. On a processor
-    /// they are a few numbers to copy. From a GPU each of them takes as long as a layer: too long, unless an iteration has
-    /// several mini-batches.
+    /// Where the training net keeps what its layers change themselves, as bytes; nothing if that is not kept. On a
+    /// processor they are a few numbers to copy. From a GPU each of them takes as long as a layer: too long, unless an
+    /// iteration has several mini-batches.
     fn statistics(&self) -> Vec<Span> {
         let is_kept = matches!(self.running.device(), Device::Cpu(_)) || self.spec.iter_size > 1;
         let params = self.running.params().filter(|(param, _)| is_kept && !param.declaration.learned);

@@ -103,8 +103,8 @@ pub struct StepReport {
 
 impl Training {
     /// Builds the net that is trained, with `mini_batch` samples instead of the file's, and after it those that test.
-    /// The seed of `options` is that of a file that gives none. Of several ranks each trains on its share, and the first tests.
-    /// With `epochs` the training is as long as so many passes over the data take.
+    /// The seed of `options` is that of a file that gives none. Of several ranks each trains on its share, and the
+    /// first tests. With `epochs` the training is as long as so many passes over the data take.
     ///
     /// # Errors
     /// [`TrainError`] for files and nets that do not fit.
@@ -209,9 +209,10 @@ impl Solver {
         Ok(self.step_unless(&Stop::default())?.expect("a stop that is never requested"))
     }
 
-    /// As [`Solver::step`]; `None` if `stop` was requested between its `iter_size` mini-batches. Whatever keeps an iteration
-    /// from being finished, it is given up: everything is as it was after the one before (and before the tests between the
-    /// two), so that a snapshot can be written from which training resumes as if nothing had happened.
+    /// As [`Solver::step`]; `None` if `stop` was requested between its `iter_size` mini-batches. Whatever keeps an
+    /// iteration from being finished, it is given up: everything is as it was after the one before (and before the
+    /// tests between the two), so that a snapshot can be written from which training resumes as if nothing had
+    /// happened.
     ///
     /// # Errors
     /// What a layer reports of its data, and a loss that is not finite.

@@ -32,8 +32,8 @@ impl Solver {
         self.snapshot_at(positions(self.running.nets()))
     }
 
-    /// The same, but with the places of data before the tests that were made since the last iteration, for a training that makes
-    /// them again when it resumes.
+    /// The same, but with the places of data before the tests that were made since the last iteration, for a training
+    /// that makes them again when it resumes.
     ///
     /// # Errors
     /// As [`Solver::snapshot`].
@@ -74,8 +74,8 @@ impl Solver {
         Ok(state)
     }
 
-    /// Resumes from a snapshot's solver state and the weights beside it. What has changed since then, such as a data layer of
-    /// another name, is [`Training::changes_since`](super::Training::changes_since)'s to say.
+    /// Resumes from a snapshot's solver state and the weights beside it. What has changed since then, such as a data
+    /// layer of another name, is [`Training::changes_since`](super::Training::changes_since)'s to say.
     ///
     /// # Errors
     /// Files that are missing, damaged, of another net or of another seed; then nothing has changed.
@@ -146,8 +146,8 @@ impl Execution {
     }
 }
 
-/// The shape of what lies at `span`, the parameter's data or the solver's history of it: of two numbers for each weight, those
-/// of one kind come first.
+/// The shape of what lies at `span`, the parameter's data or the solver's history of it: of two numbers for each
+/// weight, those of one kind come first.
 fn dims(param: &Param, spans: &ParamSpans, span: Span) -> Vec<usize> {
     let own = param.declaration.shape.dims();
     match span.len.checked_div(spans.data.len).unwrap_or(1) {

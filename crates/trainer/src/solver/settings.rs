@@ -1,5 +1,5 @@
-//! What the numbers of a training depend on besides weights, momentum and positions: if any of it has changed, the resumed
-//! training is not the one that was interrupted.
+//! What the numbers of a training depend on besides weights, momentum and positions: if any of it has changed, the
+//! resumed training is not the one that was interrupted.
 
 use super::Training;
 use crate::{
@@ -131,8 +131,8 @@ fn differing(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) ->
     keys.into_iter().filter(|key| then.get(*key) != now.get(*key)).cloned().collect()
 }
 
-/// A digest of everything that the numbers of a training depend on, by name. Seed, plans and device have places of their
-/// own in a snapshot. A setting of the solver that changes what is computed belongs here.
+/// A digest of everything that the numbers of a training depend on, by name. Seed, plans and device have places of
+/// their own in a snapshot. A setting of the solver that changes what is computed belongs here.
 pub(super) fn settings(spec: &SolverSpec, net: &NetSpec, train: &Net) -> BTreeMap<String, String> {
     let counts_to_the_end = matches!(spec.learning_rate.policy, LrPolicy::Poly { .. } | LrPolicy::Cosine);
     let end = counts_to_the_end.then_some(spec.max_iter);
@@ -159,8 +159,8 @@ pub(super) fn settings(spec: &SolverSpec, net: &NetSpec, train: &Net) -> BTreeMa
     solver.chain(layers).chain(data).collect()
 }
 
-/// Of what a layer computes. Its name is its key; in which states it takes part is decided; and where data come from does
-/// not matter if they are the same.
+/// Of what a layer computes. Its name is its key; in which states it takes part is decided; and where data come from
+/// does not matter if they are the same.
 fn layer_digest(layer: &LayerSpec) -> String {
     let LayerSpec { kind, bottoms, tops, loss_weights, params, propagate_down, .. } = layer;
     let mut kind = kind.clone();

@@ -35,8 +35,8 @@ impl Solver {
         Ok(self.test_unless(index, &Stop::default())?.expect("a stop that is never requested"))
     }
 
-    /// As [`Solver::test`]; `None` if `stop` was requested between its mini-batches. Then, and after an error, all tests
-    /// since the last iteration are given up, as in [`Solver::step_unless`].
+    /// As [`Solver::test`]; `None` if `stop` was requested between its mini-batches. Then, and after an error, all
+    /// tests since the last iteration are given up, as in [`Solver::step_unless`].
     ///
     /// # Errors
     /// What a layer reports of its data.

@@ -1,5 +1,5 @@
-//! What there is to watch of a training: how far it is, what its net says, how good its tests were. What is counted is in
-//! snapshots.
+//! What there is to watch of a training: how far it is, what its net says, how good its tests were. What is counted is
+//! in snapshots.
 
 use super::{Solver, TestOutput, Training};
 use crate::{error::NetError, spec::SolverSpec};

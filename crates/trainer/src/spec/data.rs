@@ -47,8 +47,8 @@ params! {
     }
 
     /// `transform_param`: what is done to each image, in this order: resize, crop, mirror, rotate, change colours,
-    /// (pixel - mean) · scale / std. What Caffe lacks is ours: resizing, but by `new_height` and `new_width`, and all that
-    /// follows `scale`.
+    /// (pixel - mean) · scale / std. What Caffe lacks is ours: resizing, but by `new_height` and `new_width`, and all
+    /// that follows `scale`.
     // The oldest files have the same fields in the layer's own message.
     TransformParams(params: layer.transform_param, old: &mut Reader<'_>) {
         resize: Option<usize>, resize != Some(0) => "at least 1",

@@ -22,8 +22,8 @@ params! {
         interval "rampup_interval": usize = 0; "How many iterations it lasts, at least 1"
     }
 
-    /// The rate r + (b - r) i / interval of the first iterations i, as Intel's Caffe has it. The policy that follows counts
-    /// from the first iteration all the same.
+    /// The rate r + (b - r) i / interval of the first iterations i, as Intel's Caffe has it. The policy that follows
+    /// counts from the first iteration all the same.
     #[derive(Copy)]
     Warmup(solver) {
         start_lr "warmup_start_lr": f32 = 0.0, from_0(start_lr) => FROM_0; "r, the rate of the first iteration"
@@ -77,8 +77,8 @@ variants! {
 }
 
 impl LearningRate {
-    /// The rate of iteration `iteration`, the first being 0, of a training of `max_iter`. Computed in double precision, so
-    /// that a rate that decays over 10⁶ iterations carries one rounding and not 10⁶.
+    /// The rate of iteration `iteration`, the first being 0, of a training of `max_iter`. Computed in double precision,
+    /// so that a rate that decays over 10⁶ iterations carries one rounding and not 10⁶.
     pub fn rate(&self, iteration: usize, max_iter: usize) -> f32 {
         let (base, least) = (f64::from(self.base_lr), f64::from(self.min_lr));
         let factor = self.policy.factor(iteration, max_iter);

@@ -3,10 +3,10 @@
 /// Structs that are read from a message, with a `read` of their own.
 ///
 /// `Name(reader: outer.message)` reads the message of that name inside the one that it is handed, `Name(reader)` that
-/// message itself; `ignores` lists fields that are rightly without effect, and `first` runs before any field is read. A field
-/// `name "key": Type` is called as its key in the file, or as itself. Without `= default` it is required, and
-/// `{ expression }` takes its value from elsewhere. Each `condition => "what it must be"` may refer to it and to those before.
-/// What the field means stands last.
+/// message itself; `ignores` lists fields that are rightly without effect, and `first` runs before any field is read. A
+/// field `name "key": Type` is called as its key in the file, or as itself. Without `= default` it is required, and `{
+/// expression }` takes its value from elsewhere. Each `condition => "what it must be"` may refer to it and to those
+/// before. What the field means stands last.
 macro_rules! params {
     ($(
         $(#[$meta:meta])*
@@ -100,8 +100,8 @@ macro_rules! spec_file {
             #[doc = concat!("Reads ", $owner, " file at `path`; files that it names are not read yet.")]
             ///
             /// # Errors
-            /// The file cannot be read, is not text format, or says something that cannot work; the message names file, line
-            /// and layer.
+            /// The file cannot be read, is not text format, or says something that cannot work; the message names file,
+            /// line and layer.
             pub fn load(path: &Path) -> Result<Self> {
                 Self::from_message(path, &prototxt::read(path)?)
             }

@@ -7,9 +7,9 @@ use std::path::Path;
 const PROBABILITIES: &str = "probabilities";
 
 impl NetSpec {
-    /// The net, of one phase, fed with the images of a `list` of files, `mini_batch` at once, transformed as its data; and the
-    /// blob of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing. `shape` says the
-    /// channels, height and width of what the source of a `Data` layer holds.
+    /// The net, of one phase, fed with the images of a `list` of files, `mini_batch` at once, transformed as its data;
+    /// and the blob of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing.
+    /// `shape` says the channels, height and width of what the source of a `Data` layer holds.
     ///
     /// # Errors
     /// A sentence: nothing says what images it takes, or it has no scores.

@@ -40,8 +40,8 @@ fn channel_axis(params: &mut Reader<'_>) -> Result<()> {
     params.check("axis", matches!(axis, 1 | -3), "1, the channels of an (N, C, H, W) blob")
 }
 
-/// A size of at least `least` in two directions, in one of Caffe's two notations: the field `both`, once or as height and
-/// width, or two fields for height and width. `None` if none of them is given.
+/// A size of at least `least` in two directions, in one of Caffe's two notations: the field `both`, once or as height
+/// and width, or two fields for height and width. `None` if none of them is given.
 pub(super) fn extent(params: &mut Reader<'_>, both: &str, least: usize) -> Result<Option<HeightWidth>> {
     let at_least = format!("at least {least}");
     let sizes: Vec<usize> = params.list(both)?;

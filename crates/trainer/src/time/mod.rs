@@ -16,9 +16,9 @@ use tensor::{Accumulate, Device};
 
 pub use report::{KernelTime, LayerTime, TimeReport};
 
-/// Allocates `run`, a single net, runs one iteration unmeasured, then `iterations` with measurement, telling `observe` the
-/// time of each in milliseconds; on a GPU as many more that are replayed, as in training. Gives the net back, to be timed
-/// under another plan.
+/// Allocates `run`, a single net, runs one iteration unmeasured, then `iterations` with measurement, telling `observe`
+/// the time of each in milliseconds; on a GPU as many more that are replayed, as in training. Gives the net back, to be
+/// timed under another plan.
 ///
 /// # Errors
 /// What a layer reports of its data; a GPU that is out of memory or lost.

@@ -48,13 +48,14 @@ pub struct TimeReport {
     pub forward_ms: f64,
     /// Average backward pass in milliseconds.
     pub backward_ms: f64,
-    /// Average update of all parameters in milliseconds, if the net trains any; not part of an iteration in Caffe's sense.
+    /// Average update of all parameters in milliseconds, if the net trains any; not part of an iteration in Caffe's
+    /// sense.
     pub update_ms: Option<f64>,
     /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, without the
     /// host's time to launch each layer.
     pub replayed_ms: Vec<f64>,
-    /// When each action of the last timed iteration began and ended, in milliseconds; a pass begins where the one before it
-    /// has ended.
+    /// When each action of the last timed iteration began and ended, in milliseconds; a pass begins where the one
+    /// before it has ended.
     #[serde(skip)]
     pub spans_ms: Vec<[f64; 2]>,
     /// How long its copies to the host and back took, in milliseconds.

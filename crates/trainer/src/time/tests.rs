@@ -25,8 +25,8 @@ fn net(data: &str) -> String {
     )
 }
 
-/// The same images in every iteration, other ones made up for each, and those of a data set. A mini-batch of `large` keeps
-/// the device busier than whoever asks for the work.
+/// The same images in every iteration, other ones made up for each, and those of a data set. A mini-batch of `large`
+/// keeps the device busier than whoever asks for the work.
 fn sources(large: usize) -> [String; 3] {
     let dummy = |batch, filler: &str| {
         format!(
@@ -85,8 +85,8 @@ fn layers_add_up_to_the_iteration() {
     times_agree_on(&Device::Cpu(Cpu::new(2)));
 }
 
-/// Also of data that is read anew for each iteration, which recorded work cannot do. Recording forbids others to use the
-/// stream, so the GPU is this test's own.
+/// Also of data that is read anew for each iteration, which recorded work cannot do. Recording forbids others to use
+/// the stream, so the GPU is this test's own.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn cuda_layers_add_up_to_the_iteration_and_it_is_replayed() {

@@ -48,8 +48,8 @@ fn counted(bytes: usize, old: usize, allocate: impl FnOnce() -> *mut u8) -> *mut
     pointer
 }
 
-// SAFETY: every call goes unchanged to the system's allocator, which keeps the trait's promises, or returns null, which says
-// that there is no memory; counting allocates nothing.
+// SAFETY: every call goes unchanged to the system's allocator, which keeps the trait's promises, or returns null, which
+// says that there is no memory; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc`, which is that of the system's.

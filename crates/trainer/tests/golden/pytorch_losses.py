@@ -50,7 +50,8 @@ NETS = {
         lambda: torchvision.models.resnet18(num_classes=CLASSES),
         [3, 40, 40],
         (1, 1),
-        # Batch norm over a few pixels amplifies rounding: at ten times the rates of SGD and Nesterov PyTorch itself drifts by 15 %.
+        # Batch norm over a few pixels amplifies rounding: at ten times the rates of SGD and Nesterov PyTorch itself
+        # drifts by 15 %.
         {"SGD": 0.00005, "Nesterov": 0.00005, "AdamW": 0.00001},
     ),
 }

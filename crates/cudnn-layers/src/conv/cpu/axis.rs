@@ -6,8 +6,8 @@ use tensor::ConvGeometry;
 /// One axis of a correlation: output `i`, which lies at `out_start + out_step * i` of the output image, reads with its
 /// tap `j` the input at `in_step * i + offset + offset_step * j`.
 ///
-/// A forward pass is one correlation of `x`. Backward data is one correlation of `dy` for each residue of the pixel of `dx`
-/// modulo the stride, its *phase*: pixels of one phase meet the same taps of the filter.
+/// A forward pass is one correlation of `x`. Backward data is one correlation of `dy` for each residue of the pixel of
+/// `dx` modulo the stride, its *phase*: pixels of one phase meet the same taps of the filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
     pub(super) out_start: usize,
@@ -41,8 +41,9 @@ impl Axis {
     }
 
     /// The axes of backward data, one for each phase in which pixels and taps meet, by rising phase: `dx` at
-    /// `phase + stride * i` from `dy`. Pixel `u` of `dx` meets tap `r` in output `(u + pad - r * dilation) / stride` where
-    /// that division leaves no remainder. There are as many as the filter has taps at most, however large the stride is.
+    /// `phase + stride * i` from `dy`. Pixel `u` of `dx` meets tap `r` in output `(u + pad - r * dilation) / stride`
+    /// where that division leaves no remainder. There are as many as the filter has taps at most, however large the
+    /// stride is.
     pub(super) fn backward(g: &ConvGeometry, axis: usize) -> Vec<Self> {
         let (stride, dilation) = (g.stride[axis] as isize, g.dilation[axis]);
         let (filter, image) = ([g.r, g.s][axis], [g.h, g.w][axis]);

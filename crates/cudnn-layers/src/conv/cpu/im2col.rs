@@ -1,11 +1,12 @@
-//! Products of matrices by a library: of the operands themselves, or with the gradient of the unrolled image in memory, as
-//! Caffe does it.
+//! Products of matrices by a library: of the operands themselves, or with the gradient of the unrolled image in memory,
+//! as Caffe does it.
 //!
-//! A 1x1 convolution with stride 1 and no padding is a product of its operands, sample by sample, and needs no workspace.
-//! Any other backward-data pass is `unrolled = w^T M`, where `M` is the matrix of `dy` with a row for each output channel and a
-//! column for each output pixel of the micro-batch; `unrolled` has a row for each tap (input channel, filter row, filter
-//! column), all of which are added to the pixels that they were read from. With strides the other algorithms have few taps
-//! for each pixel there. The workspace holds both matrices of one group, so it grows with the micro-batch.
+//! A 1x1 convolution with stride 1 and no padding is a product of its operands, sample by sample, and needs no
+//! workspace. Any other backward-data pass is `unrolled = w^T M`, where `M` is the matrix of `dy` with a row for each
+//! output channel and a column for each output pixel of the micro-batch; `unrolled` has a row for each tap (input
+//! channel, filter row, filter column), all of which are added to the pixels that they were read from. With strides the
+//! other algorithms have few taps for each pixel there. The workspace holds both matrices of one group, so it grows
+//! with the micro-batch.
 
 use super::{Operands, Pass, axis::Axis, split};
 use crate::conv::ConvOp;
@@ -122,7 +123,8 @@ impl RollUp {
         });
     }
 
-    /// `dx` of a group is (or is increased by) the sum of everything in the unrolled image that was read from each pixel.
+    /// `dx` of a group is (or is increased by) the sum of everything in the unrolled image that was read from each
+    /// pixel.
     fn roll_up(&self, cpu: &Cpu, group: usize, unrolled: &[f32], dx: &mut [f32], accumulate: Accumulate) {
         let (g, axes) = (&self.g, [0, 1].map(|axis| Axis::forward(&self.g, axis)));
         let (pixels, channels) = (g.out_pixels(), g.c / g.groups);

@@ -43,9 +43,9 @@ impl Task {
     }
 }
 
-/// An engine with a handle to run it on. Its operands are of one format. Where the gradient of a filter is so, too, and not in
-/// single precision, it is converted, and its parts add up afterwards; so do those of an engine that can only replace.
-/// Where blocks of pixels become channels, x and the filter are laid out anew.
+/// An engine with a handle to run it on. Its operands are of one format. Where the gradient of a filter is so, too, and
+/// not in single precision, it is converted, and its parts add up afterwards; so do those of an engine that can only
+/// replace. Where blocks of pixels become channels, x and the filter are laid out anew.
 #[derive(Debug)]
 pub(super) struct EngineConvolver {
     pub(super) facts: Facts,

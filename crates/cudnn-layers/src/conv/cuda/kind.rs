@@ -33,9 +33,9 @@ impl Kind {
         }
     }
 
-    /// The typical largest error over the largest output. Numbers of BF16 are off by 2e-3 of themselves, operands and results.
-    /// The rest was measured on small random convolutions. The tiles that cuDNN takes for Winograd with filters larger than
-    /// 3x3 cost three digits, more than TF32 does.
+    /// The typical largest error over the largest output. Numbers of BF16 are off by 2e-3 of themselves, operands and
+    /// results. The rest was measured on small random convolutions. The tiles that cuDNN takes for Winograd with
+    /// filters larger than 3x3 cost three digits, more than TF32 does.
     pub(super) fn max_error(self, g: &ConvGeometry, format: Format) -> f32 {
         match self {
             Self::Winograd if format.dtype == ElementType::Bf16 => 2e-2,

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use tensor::{AxisOrder, ConvGeometry, ElementType, Format, cuda::Cuda};
 
 impl Cudnn {
-    /// The algorithms that a kernel with the arithmetic `math` may use (where TF32 is allowed, single precision is too; to BF16
-    /// it makes no difference) and that apply: cuDNN has a CUDA kernel for some geometries only. With a `name`, the one of that
-    /// name. Feature maps are of `format`, in the memory of `cuda`.
+    /// The algorithms that a kernel with the arithmetic `math` may use (where TF32 is allowed, single precision is too;
+    /// to BF16 it makes no difference) and that apply: cuDNN has a CUDA kernel for some geometries only. With a `name`,
+    /// the one of that name. Feature maps are of `format`, in the memory of `cuda`.
     pub(crate) fn convolvers(
         &self,
         cuda: &Cuda,

@@ -8,8 +8,9 @@ use tensor::{
     Arena, Bf16, ConvGeometry, Cursor, Device, ElementType, Format, MemoryError, Out, Span, View, ViewMut,
 };
 
-/// Throw-away operands of one kernel, and a workspace. Micro-batches are taken in turn from the slices of a mini-batch's
-/// operands: they find the addresses, the alignment and the caches that they will find as parts of a mini-batch.
+/// Throw-away operands of one kernel, and a workspace. Micro-batches are taken in turn from the slices of a
+/// mini-batch's operands: they find the addresses, the alignment and the caches that they will find as parts of a
+/// mini-batch.
 #[derive(Debug)]
 pub(super) struct Bench {
     op: ConvOp,
@@ -26,8 +27,8 @@ pub(super) struct Bench {
 pub(super) type BenchCall<'a> = ([View<'a>; 2], Out<'a>, ViewMut<'a>);
 
 impl Bench {
-    /// Operands that hold `geometry`, with the values of `pattern`, and so many bytes of workspace: those of `old` as far as
-    /// they will do.
+    /// Operands that hold `geometry`, with the values of `pattern`, and so many bytes of workspace: those of `old` as
+    /// far as they will do.
     pub(super) fn new(
         old: Option<Self>,
         device: &Device,

@@ -11,13 +11,13 @@ const LONG: Duration = Duration::from_millis(25);
 /// Most timed calls of one measurement, however short they are.
 const MOST_REPEATS: usize = 25;
 
-/// Skip algorithms that take this many times as long as one that needs no more workspace, judged by the cold warm-up call
-/// and by the first call after it.
+/// Skip algorithms that take this many times as long as one that needs no more workspace, judged by the cold warm-up
+/// call and by the first call after it.
 const HOPELESS_WARM_UP: f64 = 2.0;
 const HOPELESS: f64 = 1.3;
 
-/// Times one trial after the other, the smallest workspace first: whatever comes later has to be faster to be of use. Each
-/// prepares the filter for itself; that part of its time is what it would share with other micro-batches.
+/// Times one trial after the other, the smallest workspace first: whatever comes later has to be faster to be of use.
+/// Each prepares the filter for itself; that part of its time is what it would share with other micro-batches.
 pub(super) fn time(
     mut trials: Vec<&mut Trial>,
     bench: &mut Bench,
@@ -34,11 +34,12 @@ pub(super) fn time(
     Ok(())
 }
 
-/// How long one call took, and the beginning of it: preparing the filter, which further micro-batches of a kernel find done.
+/// How long one call took, and the beginning of it: preparing the filter, which further micro-batches of a kernel find
+/// done.
 ///
-/// They save a little more than that, for preparing drives other things out of the caches. But the difference between long
-/// calls with and without it is lost in noise, and what seems to be saved counts once for every micro-batch: too much of
-/// it makes plans slow, too little only misses a chance.
+/// They save a little more than that, for preparing drives other things out of the caches. But the difference between
+/// long calls with and without it is lost in noise, and what seems to be saved counts once for every micro-batch: too
+/// much of it makes plans slow, too little only misses a chance.
 #[derive(Clone, Copy, Debug)]
 struct CallTime {
     call: Duration,

@@ -20,14 +20,14 @@ const CATCHES_UP: f64 = 0.05;
 /// Most calls between two events, however short they are.
 const MOST_CALLS: usize = 50;
 
-/// A call that takes this many times as long as one of more samples was disturbed, by the loading of its code or by others,
-/// and is timed again.
+/// A call that takes this many times as long as one of more samples was disturbed, by the loading of its code or by
+/// others, and is timed again.
 const DISTURBED: f64 = 1.1;
 /// The same of time per sample and fewer samples, where whole waves of thread blocks make steps.
 const DISTURBED_PER_SAMPLE: f64 = 1.5;
 
-/// How long the GPU works at most before the first measurement, for it is slow to leave its idle clocks; and for how long
-/// between two looks at whether it still becomes faster.
+/// How long the GPU works at most before the first measurement, for it is slow to leave its idle clocks; and for how
+/// long between two looks at whether it still becomes faster.
 const SPIN_UP: Duration = Duration::from_millis(300);
 const SPIN: Duration = Duration::from_millis(20);
 /// It does not become faster if a call takes this part of what it took before.
@@ -52,8 +52,8 @@ impl Trial {
         !neighbours.any(|other| 8 * samples.abs_diff(other.samples()) <= samples)
     }
 
-    /// The places in a series, by rising size, whose times say that fewer samples take longer, or that more samples take
-    /// much longer each.
+    /// The places in a series, by rising size, whose times say that fewer samples take longer, or that more samples
+    /// take much longer each.
     fn disturbed(series: &[Trial]) -> Vec<usize> {
         let known = series.iter().enumerate();
         let known: Vec<(usize, f64, f64)> = known
@@ -74,9 +74,9 @@ impl Trial {
 }
 
 /// Times calls between events. Calls follow each other on a GPU that is never out of work, so that launching them costs
-/// nothing. All sizes of an algorithm are timed in one go, and one call of each is enough if it is not short: times on a GPU
-/// repeat within a per cent or two. Repeated are calls shorter than the options say, sizes with no measured neighbour, and
-/// outliers.
+/// nothing. All sizes of an algorithm are timed in one go, and one call of each is enough if it is not short: times on
+/// a GPU repeat within a per cent or two. Repeated are calls shorter than the options say, sizes with no measured
+/// neighbour, and outliers.
 #[derive(Debug, Default)]
 pub(super) struct GpuClock {
     events: Vec<Event>,
@@ -85,7 +85,8 @@ pub(super) struct GpuClock {
 }
 
 impl GpuClock {
-    /// Times the `trials` of one kernel, a series for each algorithm. Returns the names of those that have lost the kernel.
+    /// Times the `trials` of one kernel, a series for each algorithm. Returns the names of those that have lost the
+    /// kernel.
     pub(super) fn time(
         &mut self,
         cuda: &Cuda,
@@ -135,8 +136,8 @@ struct Timing<'t> {
 }
 
 impl Timing<'_> {
-    /// Times one call of every trial of a series, which is one algorithm by rising size, from place `first` on: that keeps
-    /// the code and the clocks, and the largest, which is most likely to matter, never comes first.
+    /// Times one call of every trial of a series, which is one algorithm by rising size, from place `first` on: that
+    /// keeps the code and the clocks, and the largest, which is most likely to matter, never comes first.
     fn once(&mut self, series: &mut [Trial], first: usize) -> Result<(), ConvError> {
         if first == series.len() {
             return Ok(());
@@ -159,8 +160,8 @@ impl Timing<'_> {
         Ok(())
     }
 
-    /// Times trials that run once more, for `at_least` as long, and keeps the shorter times: what disturbs makes slower,
-    /// never faster. The GPU is kept busy until all calls of a trial are launched, as it is in a net.
+    /// Times trials that run once more, for `at_least` as long, and keeps the shorter times: what disturbs makes
+    /// slower, never faster. The GPU is kept busy until all calls of a trial are launched, as it is in a net.
     fn again(&mut self, trials: &mut [&mut Trial], at_least: Duration) -> Result<(), ConvError> {
         self.reserve(2 * trials.len())?;
         let mut calls = Vec::with_capacity(trials.len());

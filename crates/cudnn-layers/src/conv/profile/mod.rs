@@ -19,8 +19,8 @@ pub struct ProfileOptions {
     pub at_least: Duration,
     /// Algorithms that need more workspace than this are not tried: what no limit will ever admit need not be timed.
     pub largest_workspace: Bytes,
-    /// Whether algorithms are timed at large sizes, too, that at small ones were no match for another: no plan needs them, but
-    /// a picture of all algorithms does.
+    /// Whether algorithms are timed at large sizes, too, that at small ones were no match for another: no plan needs
+    /// them, but a picture of all algorithms does.
     pub every_algorithm: bool,
 }
 
@@ -45,7 +45,8 @@ struct Trial {
     /// Which request it is part of.
     request: usize,
     convolver: Arc<dyn Convolver>,
-    /// Milliseconds of a call; `None` if it is not timed yet, or if cuDNN reports a workspace size but then refuses to run.
+    /// Milliseconds of a call; `None` if it is not timed yet, or if cuDNN reports a workspace size but then refuses to
+    /// run.
     time_ms: Option<f64>,
     /// Milliseconds of it that micro-batches share.
     shared_ms: f64,

@@ -1,8 +1,8 @@
 //! Running a configuration: one call after the other over slices of the mini-batch, without waiting in between.
 //!
-//! Calls of one algorithm follow each other, so what the first of them derives from the filter is still in the workspace
-//! when the others need it, and a configuration takes as long as its plan says: what is shared counts once for each
-//! algorithm.
+//! Calls of one algorithm follow each other, so what the first of them derives from the filter is still in the
+//! workspace when the others need it, and a configuration takes as long as its plan says: what is shared counts once
+//! for each algorithm.
 
 use super::{
     ConvBackend, ConvError, ConvOp, Convolver,
@@ -37,8 +37,8 @@ struct Call {
 }
 
 impl Runner {
-    /// Checks that `configuration` covers the mini-batch of `geometry` and that each of its algorithms exists, applies and
-    /// needs no more workspace than was planned.
+    /// Checks that `configuration` covers the mini-batch of `geometry` and that each of its algorithms exists, applies
+    /// and needs no more workspace than was planned.
     ///
     /// # Errors
     /// The first of these that does not hold, or a failure of the library.
@@ -84,18 +84,18 @@ impl Runner {
         Space::aligned(self.workspace.0 as usize)
     }
 
-    /// Runs the kernel. Operands are those of the table in [`super`], of the whole mini-batch. On a GPU all micro-batches
-    /// are launched and none is waited for.
+    /// Runs the kernel. Operands are those of the table in [`super`], of the whole mini-batch. On a GPU all
+    /// micro-batches are launched and none is waited for.
     ///
-    /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first to run does what `out` says, the others add to
-    /// it.
+    /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first to run does what `out` says, the others
+    /// add to it.
     ///
     /// # Errors
     /// The library refuses a micro-batch. Work that fails later shows when the device is waited for.
     ///
     /// # Panics
-    /// If an operand has another length than the geometry says, the workspace is too small, or one of them is in another
-    /// device's memory.
+    /// If an operand has another length than the geometry says, the workspace is too small, or one of them is in
+    /// another device's memory.
     pub fn run(
         &self,
         [a, b]: [View<'_>; 2],

@@ -52,8 +52,8 @@ fn mixed(op: ConvOp) -> Runner {
     Runner::new(&backend, op, geometry(), &configuration).expect("a sound configuration")
 }
 
-/// What `runner` makes of the operands, added to `start` if there is one, in a workspace of exactly the planned size that
-/// is full of NaN.
+/// What `runner` makes of the operands, added to `start` if there is one, in a workspace of exactly the planned size
+/// that is full of NaN.
 fn execute(runner: &Runner, [a, b]: [&[f32]; 2], start: Option<&[f32]>) -> Vec<f32> {
     let span = Cursor::default().take(Format::U8, runner.workspace().bytes());
     let mut arena = Arena::new(span.len).unwrap();

@@ -48,8 +48,8 @@ pub(super) fn run(
     out
 }
 
-/// One sample and then the others, with what the algorithm has prepared for the others, while the filter is gone: nothing
-/// that is not the same for all may depend on it, and nothing may be spoilt on the way.
+/// One sample and then the others, with what the algorithm has prepared for the others, while the filter is gone:
+/// nothing that is not the same for all may depend on it, and nothing may be spoilt on the way.
 fn check_sharing(name: &str, (op, g): (ConvOp, &ConvGeometry), (a, w): (&[f32], &[f32])) {
     let parts = [0..1, 1..g.n].into_iter().filter(|samples| !samples.is_empty());
     let ready = |samples: &std::ops::Range<usize>| named(2, name, op, &g.with_batch(samples.len())).unwrap();
@@ -87,8 +87,8 @@ fn filters_are_prepared_where_they_are_transformed_as_a_whole() {
     assert!(sharing(ConvOp::BackwardFilter).is_empty());
 }
 
-/// Checks every operation that the algorithm called `name` supports on `g`: right, right when adding, the same on 1, 2 and 3
-/// threads, and the same when micro-batches share what is prepared. Returns how many operations were checked.
+/// Checks every operation that the algorithm called `name` supports on `g`: right, right when adding, the same on 1, 2
+/// and 3 threads, and the same when micro-batches share what is prepared. Returns how many operations were checked.
 pub(super) fn check(name: &str, g: &ConvGeometry, seed: u64) -> usize {
     g.validate().expect("a valid geometry");
     let mut checked = 0;

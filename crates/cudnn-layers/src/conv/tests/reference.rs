@@ -1,4 +1,5 @@
-//! The definition of the three operations as loops in double precision: slow, obvious, and what all else is tested against.
+//! The definition of the three operations as loops in double precision: slow, obvious, and what all else is tested
+//! against.
 
 use crate::conv::ConvOp;
 use ndarray::{Array4, ArrayView4, indices};

@@ -1,11 +1,11 @@
-//! Sums over all elements of a convolution's output, each times a number of its own: cheap to know exactly, and an error
-//! anywhere in the output moves them (Freivalds, "Probabilistic machines can use less running time", 1977).
+//! Sums over all elements of a convolution's output, each times a number of its own: cheap to know exactly, and an
+//! error anywhere in the output moves them (Freivalds, "Probabilistic machines can use less running time", 1977).
 //!
-//! The numbers are products of one for each index of the element: v = f0\[i\] f1\[j\] f2\[p\] f3\[q\]. Then the sum over the
-//! samples (or the channels) can be taken before the convolution, and what is left is a convolution of one sample and one
-//! filter for each channel. Let e be the error of each element. The sum is off by Σ v e, and as the numbers are drawn
-//! independently of each other around 0, the mean of (Σ v e)² over the draws is Σ e² times the mean of v²: from a few draws
-//! follows the L2 norm of the error.
+//! The numbers are products of one for each index of the element: v = f0\[i\] f1\[j\] f2\[p\] f3\[q\]. Then the sum
+//! over the samples (or the channels) can be taken before the convolution, and what is left is a convolution of one
+//! sample and one filter for each channel. Let e be the error of each element. The sum is off by Σ v e, and as the
+//! numbers are drawn independently of each other around 0, the mean of (Σ v e)² over the draws is Σ e² times the mean
+//! of v²: from a few draws follows the L2 norm of the error.
 
 use super::operand::Operand;
 use crate::conv::ConvOp;
@@ -105,8 +105,8 @@ pub(super) fn distance(found: &[f32], draws: &[Draw], exact: &[f64], times: f64)
     if error == 0.0 { 0.0 } else { (error / norm).sqrt() }
 }
 
-/// Blocks of values, `[their number, their length]` of them from number `start` of `operand` on, added up to `sums` blocks:
-/// `to` says for each to which one, and times what.
+/// Blocks of values, `[their number, their length]` of them from number `start` of `operand` on, added up to `sums`
+/// blocks: `to` says for each to which one, and times what.
 fn combined(
     operand: &Operand,
     start: usize,
@@ -127,8 +127,8 @@ fn combined(
     all
 }
 
-/// The sum of all products x · w · y of `count` convolutions of one channel and one filter each. Where there is one plane
-/// of an operand, it is that of all of them.
+/// The sum of all products x · w · y of `count` convolutions of one channel and one filter each. Where there is one
+/// plane of an operand, it is that of all of them.
 fn products(g: &ConvGeometry, count: usize, [x, w, y]: [&[f64]; 3]) -> f64 {
     let out_w = g.out_w();
     let mut sum = 0.0;

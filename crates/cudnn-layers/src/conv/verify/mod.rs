@@ -1,9 +1,9 @@
 //! Does a planned configuration compute the convolution?
 //!
-//! It runs on operands in which no sample is like another, and all of its output is compared with the definition in double
-//! precision, not with another algorithm, which may share its fault. That would take too long element by element, so sums
-//! are compared (`draw.rs` says why that is enough). The output holds NaN before the kernel replaces it, which a slice
-//! that is left out keeps, and then its own result, which the kernel adds once more.
+//! It runs on operands in which no sample is like another, and all of its output is compared with the definition in
+//! double precision, not with another algorithm, which may share its fault. That would take too long element by
+//! element, so sums are compared (`draw.rs` says why that is enough). The output holds NaN before the kernel replaces
+//! it, which a slice that is left out keeps, and then its own result, which the kernel adds once more.
 
 mod draw;
 mod operand;
@@ -22,8 +22,8 @@ use tensor::{
     ALIGNMENT, Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Out, Space, TensorType, View, ViewMut,
 };
 
-/// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums over
-/// all elements: where the output is replaced, and where it is added to.
+/// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums
+/// over all elements: where the output is replaced, and where it is added to.
 ///
 /// # Errors
 /// A configuration that cannot run, or a GPU that fails or lacks memory.
@@ -70,8 +70,8 @@ fn padded(tensor: &TensorType) -> usize {
     tensor.space().bytes().next_multiple_of(ALIGNMENT)
 }
 
-/// The memory that [`distances`] takes: operands, once more in another `format`, and workspace; on the host sums of the size of
-/// a sample.
+/// The memory that [`distances`] takes: operands, once more in another `format`, and workspace; on the host sums of the
+/// size of a sample.
 pub fn memory(op: ConvOp, g: &ConvGeometry, format: Format, configuration: &Configuration) -> Bytes {
     let twice = if format == Format::F32 { 1 } else { 2 };
     let operands = operand_lens(op, g).into_iter().sum::<usize>() * size_of::<f32>() * twice;

@@ -1,8 +1,8 @@
 //! Maximum pooling on the CPU.
 //!
-//! With a stride of 2, neighbouring outputs read every second pixel. So the rows of pixels under a row of windows are first
-//! dealt out into *phases*, by column modulo the stride (even pixels, odd pixels). Then one tap of the windows of all
-//! outputs of a row is one contiguous run of one phase, and padding is a matter of what the phases are filled with.
+//! With a stride of 2, neighbouring outputs read every second pixel. So the rows of pixels under a row of windows are
+//! first dealt out into *phases*, by column modulo the stride (even pixels, odd pixels). Then one tap of the windows of
+//! all outputs of a row is one contiguous run of one phase, and padding is a matter of what the phases are filled with.
 
 use super::{add_to_planes, pixels, plane_lens};
 use crate::{
@@ -82,8 +82,8 @@ fn save(g: &PoolGeometry, mask: &mut [u8], first: usize, taps: &[u32]) {
 struct Phases {
     /// Elements of a phase.
     pitch: usize,
-    /// Phase `j` of pixel row `r` begins at `(r * stride + j) * pitch`. Left and right of the image there is padding, which
-    /// nothing overwrites.
+    /// Phase `j` of pixel row `r` begins at `(r * stride + j) * pitch`. Left and right of the image there is padding,
+    /// which nothing overwrites.
     pixels: [f32; ROOM],
     /// Where the run of each tap, in row-major order, begins.
     starts: [usize; MOST_TAPS],

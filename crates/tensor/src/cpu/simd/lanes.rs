@@ -55,8 +55,8 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         lanes
     }
 
-    /// Stores to a cache line past the caches, for results too large to be read again soon: the line is not fetched first.
-    /// Other threads may read it after [`Lanes::finish_streams`].
+    /// Stores to a cache line past the caches, for results too large to be read again soon: the line is not fetched
+    /// first. Other threads may read it after [`Lanes::finish_streams`].
     ///
     /// # Safety
     /// `to` must be aligned to 64 bytes and valid for writing sixteen elements.

@@ -29,8 +29,8 @@ static TRAP: Source =
 
 /// A GPU in use: its context and the one stream that all work goes through. Clones share both.
 ///
-/// Errors are sticky, as CUDA's own are, most of which show long after the call that caused them: enqueuing work returns
-/// nothing, and the first failure is kept for [`Cuda::check`].
+/// Errors are sticky, as CUDA's own are, most of which show long after the call that caused them: enqueuing work
+/// returns nothing, and the first failure is kept for [`Cuda::check`].
 #[derive(Clone)]
 pub struct Cuda {
     stream: Stream,
@@ -167,8 +167,8 @@ impl Cuda {
         lock(&self.shared.buffers).push(buffer);
     }
 
-    /// Lends the device's own scratch of 32 MiB to one piece of work. All work goes through one stream, so it is free again
-    /// for the next; its contents are unset.
+    /// Lends the device's own scratch of 32 MiB to one piece of work. All work goes through one stream, so it is free
+    /// again for the next; its contents are unset.
     pub fn scratch<R>(&self, work: impl FnOnce(ViewMut<'_>) -> R) -> R {
         work(lock(&self.shared.scratch).view_mut())
     }
@@ -178,8 +178,8 @@ impl Cuda {
         lock(&self.shared.scratch).len() as u64
     }
 
-    /// Uses a library, which is started at first use and ends with the device. Several threads take turns; `work` cannot
-    /// use another library meanwhile.
+    /// Uses a library, which is started at first use and ends with the device. Several threads take turns; `work`
+    /// cannot use another library meanwhile.
     ///
     /// # Errors
     /// The library could not be started, or what `work` returns.
@@ -191,8 +191,8 @@ impl Cuda {
         work(libraries.get::<T>(&self.stream)?)
     }
 
-    /// The device address of sixteen bytes that a CUDA kernel can write, in one piece (a `uint4` whose first word is not 0),
-    /// to say that its data is out of range.
+    /// The device address of sixteen bytes that a CUDA kernel can write, in one piece (a `uint4` whose first word is
+    /// not 0), to say that its data is out of range.
     pub fn fault_address(&self) -> sys::CUdeviceptr {
         lock(&self.shared.fault).device_address()
     }
@@ -216,12 +216,13 @@ impl Cuda {
         self.shared.recording.store(recording, Ordering::Relaxed);
     }
 
-    /// Launches the CUDA kernel `function` of `source`, and does not wait for it. A failure is kept for [`Cuda::check`].
+    /// Launches the CUDA kernel `function` of `source`, and does not wait for it. A failure is kept for
+    /// [`Cuda::check`].
     ///
     /// # Safety
     /// `args` are the CUDA kernel's parameters, in order and type. On a grid as given it touches no memory but that of
-    /// the views whose addresses are among them (and of [`Cuda::fault_address`]), writes only where a view is writable, and
-    /// never reads what another thread of its grid writes without synchronisation.
+    /// the views whose addresses are among them (and of [`Cuda::fault_address`]), writes only where a view is writable,
+    /// and never reads what another thread of its grid writes without synchronisation.
     ///
     /// # Panics
     /// If there are more than 32 arguments.
@@ -250,8 +251,8 @@ impl Cuda {
         self.note(launched);
     }
 
-    /// Launches a CUDA kernel that fails for good: whatever this process asks of the GPU afterwards is an error, as if the
-    /// GPU were lost. Other processes notice nothing. For tests.
+    /// Launches a CUDA kernel that fails for good: whatever this process asks of the GPU afterwards is an error, as if
+    /// the GPU were lost. Other processes notice nothing. For tests.
     pub fn break_down(&self) {
         // SAFETY: the kernel has no parameters and touches no memory.
         unsafe { self.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };

@@ -1,4 +1,5 @@
-//! Work recorded once and replayed: one call in the place of hundreds, where starting CUDA kernels takes longer than they do.
+//! Work recorded once and replayed: one call in the place of hundreds, where starting CUDA kernels takes longer than
+//! they do.
 
 use super::{Cuda, Stream};
 use crate::cuda::CudaError;
@@ -14,8 +15,8 @@ pub struct CudaGraph {
 unsafe impl Send for CudaGraph {}
 
 impl Cuda {
-    /// Records all that `work` asks of the device, which does none of it. `work` must not wait for the device, nor ask for
-    /// memory; what it launches should have run before, so that nothing has to be loaded.
+    /// Records all that `work` asks of the device, which does none of it. `work` must not wait for the device, nor ask
+    /// for memory; what it launches should have run before, so that nothing has to be loaded.
     ///
     /// # Errors
     /// What `work` returns, or work that cannot be recorded.
@@ -41,8 +42,8 @@ impl CudaGraph {
     /// The device is lost.
     ///
     /// # Safety
-    /// All memory that the work was recorded with is still allocated, nobody else uses it before the device is waited for,
-    /// and what was loaded for it (descriptors, CUDA kernels) is still there.
+    /// All memory that the work was recorded with is still allocated, nobody else uses it before the device is waited
+    /// for, and what was loaded for it (descriptors, CUDA kernels) is still there.
     pub unsafe fn replay(&mut self) -> Result<(), CudaError> {
         self.graph.launch().map_err(CudaError::driver("replaying work on the GPU"))
     }

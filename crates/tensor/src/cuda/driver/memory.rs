@@ -58,8 +58,8 @@ impl Stream {
     pub(crate) fn upload<T: Element>(&self, values: &[T], mut to: ViewMut<'_>) -> Result<(), CudaError> {
         assert_eq!(values.len(), to.len(), "a copy has one length");
         self.bind()?;
-        // SAFETY: the destination is as long and exclusively ours. `values` is read until the stream is waited for below,
-        // and stays borrowed until then.
+        // SAFETY: the destination is as long and exclusively ours. `values` is read until the stream is waited for
+        // below, and stays borrowed until then.
         unsafe { result::memcpy_htod_async(to.address::<T>(), values, self.raw()) }
             .map_err(CudaError::driver("copying to the GPU"))?;
         self.synchronize()

@@ -53,7 +53,8 @@ impl Nccl {
     fn load() -> Result<&'static Self, CudaError> {
         static NCCL: OnceLock<Result<Nccl, CudaError>> = OnceLock::new();
         let open = || -> Result<Self, libloading::Error> {
-            // SAFETY: NCCL's initialisers have no requirements of their loader. The first is the name of what pip installs.
+            // SAFETY: NCCL's initialisers have no requirements of their loader. The first is the name of what pip
+            // installs.
             let library = unsafe { Library::new("libnccl.so.2").or_else(|_| Library::new("libnccl.so")) }?;
             Self::of(Box::leak(Box::new(library)))
         };
@@ -114,14 +115,15 @@ impl Communicator {
         Ok(Self { nccl, raw: Mutex::new(Some(raw)) })
     }
 
-    /// Launches in `stream` that each element of `to` becomes the sum of those of `from`, or else its own, over all GPUs: numbers
-    /// of FP32, or bytes that are numbers of double precision. It may be recorded.
+    /// Launches in `stream` that each element of `to` becomes the sum of those of `from`, or else its own, over all
+    /// GPUs: numbers of FP32, or bytes that are numbers of double precision. It may be recorded.
     ///
     /// # Errors
     /// It was aborted, or a GPU is lost.
     ///
     /// # Safety
-    /// Until the sum is done nobody else uses `to` or writes `from`, which is as long; other streams know by an event of `stream`.
+    /// Until the sum is done nobody else uses `to` or writes `from`, which is as long; other streams know by an event
+    /// of `stream`.
     pub unsafe fn sum(
         &self,
         stream: &Stream,
@@ -141,7 +143,8 @@ impl Communicator {
         self.nccl.check("adding up gradients by NCCL", status)
     }
 
-    /// Ends all sums that are under way, from any thread: they leave anything. Waits until what was recorded is dropped.
+    /// Ends all sums that are under way, from any thread: they leave anything. Waits until what was recorded is
+    /// dropped.
     pub fn abort(&self) {
         let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take();
         // SAFETY: it is open, and closed only here or when it is dropped. Nothing is left to be done if that fails.

@@ -86,14 +86,16 @@ impl Pinned {
         self.copied.record()
     }
 
-    /// Launches a copy of the bytes from `offset` on to `to` in `stream`, which may be a copy stream and may be recorded.
+    /// Launches a copy of the bytes from `offset` on to `to` in `stream`, which may be a copy stream and may be
+    /// recorded.
     ///
     /// # Errors
     /// The device is lost.
     ///
     /// # Safety
-    /// Until the copy is done nobody else uses `to` or writes these bytes, and `self` is not dropped. Other streams know by
-    /// an event of `stream` ([`Stream::wait`]), the host by waiting for one; [`Pinned::elements`] knows nothing of it.
+    /// Until the copy is done nobody else uses `to` or writes these bytes, and `self` is not dropped. Other streams
+    /// know by an event of `stream` ([`Stream::wait`]), the host by waiting for one; [`Pinned::elements`] knows nothing
+    /// of it.
     ///
     /// # Panics
     /// If there are fewer bytes.
@@ -161,8 +163,8 @@ mod tests {
     use super::*;
     use crate::{Arena, Cursor, Format, cuda::probe};
 
-    /// Recorded work forks to a copy stream and joins again: what a replay computes is copied out, and what the host put
-    /// beside it is copied in, in the order of the events.
+    /// Recorded work forks to a copy stream and joins again: what a replay computes is copied out, and what the host
+    /// put beside it is copied in, in the order of the events.
     #[test]
     #[ignore = "needs an NVIDIA GPU"]
     fn cuda_copy_streams_are_ordered_by_events_and_recorded() {
@@ -178,8 +180,8 @@ mod tests {
             let ([from], [to]) = arena.lease([kept], [gone]).unwrap();
             computed.record()?;
             copies.wait(&computed)?;
-            // SAFETY: the stream waits for what the copy reads; the device's waits for both copies before it goes on, and
-            // the host for the device.
+            // SAFETY: the stream waits for what the copy reads; the device's waits for both copies before it goes on,
+            // and the host for the device.
             unsafe {
                 slab.download_in(&copies, from, LEN)?;
                 slab.upload_in(&copies, 0, to)?;

@@ -74,7 +74,8 @@ fn driver_version() -> Result<CudaVersion, DriverError> {
     Ok(CudaVersion(version))
 }
 
-/// The driver's own version, such as 580.159.04, which Linux shows in a file: the first dotted number of its first line.
+/// The driver's own version, such as 580.159.04, which Linux shows in a file: the first dotted number of its first
+/// line.
 fn kernel_module_version() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
     let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');

@@ -4,8 +4,8 @@ use crate::cuda::CudaError;
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 use std::sync::Arc;
 
-/// A queue of work, done in the order in which it was launched. Clones share it; it lives as long as any of them. A GPU has
-/// one for all that it computes, and others, if any, for copies ([`Cuda::new_stream`](super::Cuda::new_stream)).
+/// A queue of work, done in the order in which it was launched. Clones share it; it lives as long as any of them. A GPU
+/// has one for all that it computes, and others, if any, for copies ([`Cuda::new_stream`](super::Cuda::new_stream)).
 #[derive(Clone, Debug)]
 pub struct Stream(Arc<CudaStream>);
 
@@ -35,9 +35,9 @@ impl Stream {
         self.0.cu_stream()
     }
 
-    /// Has all work launched in this stream from now on wait, on the device, until `event` is reached as it was recorded
-    /// last. The host does not wait. Once recorded work waits for an event that was recorded in it, this stream is a part of
-    /// it, until the stream that the recording began with waits for an event of this one.
+    /// Has all work launched in this stream from now on wait, on the device, until `event` is reached as it was
+    /// recorded last. The host does not wait. Once recorded work waits for an event that was recorded in it, this
+    /// stream is a part of it, until the stream that the recording began with waits for an event of this one.
     ///
     /// # Errors
     /// The device is lost.

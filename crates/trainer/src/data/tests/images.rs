@@ -85,7 +85,8 @@ fn a_jpeg_is_decoded_and_resized() {
     }
 }
 
-/// Mean, colours' greys and filters that were made for the files of CIFAR-10 meet the same channels in somebody's own images.
+/// Mean, colours' greys and filters that were made for the files of CIFAR-10 meet the same channels in somebody's own
+/// images.
 #[test]
 fn an_image_that_stays_red_green_blue_is_as_in_a_file_of_cifar_10() {
     let folder = tempfile::tempdir().unwrap();

@@ -120,7 +120,8 @@ fn a_resumed_loader_goes_on_bit_by_bit() {
     }
 }
 
-/// What a GPU is handed is what the processor is, however far ahead it is prepared, and goes on likewise where it is told to.
+/// What a GPU is handed is what the processor is, however far ahead it is prepared, and goes on likewise where it is
+/// told to.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn cuda_mini_batches_are_those_of_the_processor() {

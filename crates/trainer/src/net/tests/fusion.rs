@@ -18,8 +18,8 @@ fn norm(fields: &str) -> String {
 const AFFINE: &str = "batch_norm_param { scale_bias: true eps: 0.01 }";
 
 /// Losses and gradients of three iterations, which agree whether the ReLU over `blob` is in place, where `fused` says
-/// whether it is absorbed, or has a top of its own, where it never is. `before` and `after` are the layers around it; the
-/// latter read `blob`.
+/// whether it is absorbed, or has a top of its own, where it never is. `before` and `after` are the layers around it;
+/// the latter read `blob`.
 fn same_apart(name: &str, before: &str, blob: &str, after: &str, fused: bool) {
     let relu = |top: &str| layer("ReLU", "relu", blob, top);
     let in_place = format!("{before}{}{after}", relu(blob));

@@ -1,5 +1,5 @@
-//! Places in the arena that must not change without somebody noticing. They follow from the sizes that layers declare; a
-//! layer that needs less moves what lies behind it.
+//! Places in the arena that must not change without somebody noticing. They follow from the sizes that layers declare;
+//! a layer that needs less moves what lies behind it.
 
 use super::lifetimes::everything;
 use crate::{

@@ -51,8 +51,8 @@ fn any_blob_may_be_a_part_of_the_objective() {
     }
 }
 
-/// A blob that stands twice, or three times, among the bottoms of one layer, against the same with Splits in the file, and
-/// against central differences in what feeds it.
+/// A blob that stands twice, or three times, among the bottoms of one layer, against the same with Splits in the file,
+/// and against central differences in what feeds it.
 #[test]
 fn a_bottom_that_stands_twice_is_split() {
     let net = |operation: &str, [a, b, c]: [&str; 3], split: &str| {

@@ -154,8 +154,8 @@ pub(super) fn every_layer() -> String {
     .concat()
 }
 
-/// Three iterations in several micro-batches and by all kinds of algorithms end in the weights that undivided convolutions
-/// of the processor end in. Small enough for compute-sanitizer.
+/// Three iterations in several micro-batches and by all kinds of algorithms end in the weights that undivided
+/// convolutions of the processor end in. Small enough for compute-sanitizer.
 fn every_layer_is_the_undivided_processors(device: &Device) {
     let fields = format!("{SGD} clip_gradients: 5 iter_size: 2 test_iter: 2 test_interval: 1");
     let plan = options(BatchSizePolicy::All, WorkspacePolicy::Ws);
@@ -214,8 +214,8 @@ fn a_loss_that_is_no_number_ends_the_training() {
 /// Names the folder of the snapshots to the process in which the GPU fails.
 const BROKEN: &str = "MICROBATCH_TEST_BROKEN_GPU";
 
-/// The GPU fails in a process of its own, as nothing runs on it there any more: every call is an error, and the snapshot
-/// before it is as good as ever.
+/// The GPU fails in a process of its own, as nothing runs on it there any more: every call is an error, and the
+/// snapshot before it is as good as ever.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn a_gpu_that_fails_is_a_sentence_and_keeps_the_snapshots() {

@@ -60,7 +60,8 @@ fn cuda_what_is_above_frozen_layers_trains_as_if_they_were_not() {
     frozen_layers_disturb_nothing_on(&gpu());
 }
 
-/// Against the same net whose gradients are computed all the way down, and the first step of one that is trained as a whole.
+/// Against the same net whose gradients are computed all the way down, and the first step of one that is trained as a
+/// whole.
 fn frozen_layers_disturb_nothing_on(device: &Device) {
     for (net, layers) in
         [(plain(8), &[("conv1", 2)][..]), (residual(8), &[("conv1", 1), ("bn1", 5), ("conv2", 1)])]

@@ -3,7 +3,8 @@
 use super::{assert_near, conv, digits, head, layer, losses, solver, start};
 use std::{fmt::Write, fs, path::PathBuf};
 
-/// A reduction in another order, as other vector lengths make it, moves a loss by far less; a change of semantics by more.
+/// A reduction in another order, as other vector lengths make it, moves a loss by far less; a change of semantics by
+/// more.
 const TOLERANCE: f64 = 2e-5;
 
 /// LeNet with half the channels on the digits, every convolution undivided by IMPLICIT_GEMM.

@@ -9,7 +9,8 @@ use planner::{BatchSizePolicy, Plan, WorkspacePolicy};
 
 const ITERATIONS: usize = 20;
 
-/// Twenty updates carry the largest rounding error of any algorithm (1e-5 of an output) to less than this part of the loss.
+/// Twenty updates carry the largest rounding error of any algorithm (1e-5 of an output) to less than this part of the
+/// loss.
 const TOLERANCE: f64 = 1e-4;
 
 /// A net of this mini-batch.

@@ -63,7 +63,8 @@ const ITERATIONS: usize = 6;
 /// Sums in another order round differently.
 const TOLERANCE: f64 = 2e-5;
 
-/// As one device trains with the samples of all, whatever follows from the gradients; and all ranks have the same weights.
+/// As one device trains with the samples of all, whatever follows from the gradients; and all ranks have the same
+/// weights.
 fn ranks_train_as_one_device(devices: &[Device], tolerance: f64) {
     let (ranks, all) = (devices.len(), 12 / devices.len() * devices.len());
     for fields in [
@@ -88,8 +89,8 @@ fn two_and_three_ranks_train_as_one_device() {
     ranks_train_as_one_device(&cpus(3), TOLERANCE);
 }
 
-/// Shuffled, with the last mini-batch of an epoch across its end, and tests on the way: on other numbers of ranks from one
-/// snapshot to the next.
+/// Shuffled, with the last mini-batch of an epoch across its end, and tests on the way: on other numbers of ranks from
+/// one snapshot to the next.
 #[test]
 fn a_training_goes_on_on_any_number_of_ranks() {
     let folder = tempfile::tempdir().unwrap();

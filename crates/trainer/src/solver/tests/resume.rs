@@ -249,7 +249,8 @@ fn asked() -> Stop {
     stop
 }
 
-/// Batch norm has seen a mini-batch, and data were read, when the iteration is given up; so were those of a test before it.
+/// Batch norm has seen a mini-batch, and data were read, when the iteration is given up; so were those of a test before
+/// it.
 fn what_is_given_up_leaves_no_trace_on(device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     images(folder.path());

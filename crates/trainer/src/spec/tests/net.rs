@@ -211,7 +211,8 @@ fn classes_are_those_of_the_layer_before_the_loss() {
     assert_eq!(spec.classes(), 7);
 }
 
-/// A net that was trained on files of its own takes any images as these are: in their size, and with their order of colours.
+/// A net that was trained on files of its own takes any images as these are: in their size, and with their order of
+/// colours.
 #[test]
 fn a_net_predicts_images_as_its_data_are() {
     let predicting = |data: &str| {

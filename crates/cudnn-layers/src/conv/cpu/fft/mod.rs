@@ -1,21 +1,21 @@
 //! Convolution through Fourier transforms of tiles (cuDNN's FFT tiling).
 //!
 //! A convolution of images is a product of spectra, frequency by frequency, so a filter of R x S taps costs as much as
-//! one of 1 x 1 there. Images are cut into tiles of T x T that overlap by the filter, so that the circular convolution of
-//! a tile is the wanted one on T - R + 1 by T - S + 1 pixels. Sixteen channels are transformed at once, one per lane; at
-//! each frequency the channels are summed by a complex matrix product.
+//! one of 1 x 1 there. Images are cut into tiles of T x T that overlap by the filter, so that the circular convolution
+//! of a tile is the wanted one on T - R + 1 by T - S + 1 pixels. Sixteen channels are transformed at once, one per
+//! lane; at each frequency the channels are summed by a complex matrix product.
 //!
 //! Four stages, and between them what the workspace holds:
 //!
 //! 1. tiles -> spectra, T^2 floats for T^2 pixels and channel (real input: half the frequencies suffice);
 //!    filters -> spectra of their R *rows* only, T R floats, once for all micro-batches;
-//! 2. per column of the spectra: filters' columns -> spectra in cache, products, columns transformed back -> row spectra
-//!    of the result;
+//! 2. per column of the spectra: filters' columns -> spectra in cache, products, columns transformed back -> row
+//!    spectra of the result;
 //! 3. row spectra of the result -> result.
 //!
-//! A spectrum of all filters, 41 times the filter at T = 32 and 5 x 5 taps, never exists: a task makes the piece it needs
-//! in its own cache, once per 64 tiles. That is cheaper than writing it to memory and reading it back. What grows with
-//! the micro-batch is the spectra of the images.
+//! A spectrum of all filters, 41 times the filter at T = 32 and 5 x 5 taps, never exists: a task makes the piece it
+//! needs in its own cache, once per 64 tiles. That is cheaper than writing it to memory and reading it back. What grows
+//! with the micro-batch is the spectra of the images.
 
 mod bins;
 mod filter;
@@ -38,8 +38,8 @@ use tensor::{
 };
 use tiling::{Images, Right, Tiling};
 
-/// Convolution by Fourier transforms of tiles of `t` x `t` (16 or 32), for stride 1, dilation 1 and filters up to half a
-/// tile.
+/// Convolution by Fourier transforms of tiles of `t` x `t` (16 or 32), for stride 1, dilation 1 and filters up to half
+/// a tile.
 pub(super) fn pass(op: ConvOp, g: &ConvGeometry, t: usize) -> Option<Box<dyn Pass>> {
     Some(Box::new(Tiling::new(op, g, t)?))
 }

@@ -124,8 +124,8 @@ impl Tile {
     }
 
     /// # Safety
-    /// `R` rows, `V` vectors and `terms` terms at the pointers and strides must be valid: `left` and `right` for reading,
-    /// `out` for writing and overlapping neither.
+    /// `R` rows, `V` vectors and `terms` terms at the pointers and strides must be valid: `left` and `right` for
+    /// reading, `out` for writing and overlapping neither.
     #[inline(always)]
     unsafe fn run<L: Lanes, const SEPARATE: bool, const R: usize, const V: usize>(self, lanes: L) {
         // SAFETY: every address below is one of those that the caller promised.

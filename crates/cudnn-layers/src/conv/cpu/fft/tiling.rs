@@ -1,7 +1,7 @@
 //! What is transformed, multiplied and transformed back for each operation, and where it lies in the workspace.
 //!
-//! Every operation is a circular convolution of tiles. Where it is a correlation, one operand is read backwards, so that
-//! the same product and the same cut serve all three.
+//! Every operation is a circular convolution of tiles. Where it is a correlation, one operand is read backwards, so
+//! that the same product and the same cut serve all three.
 
 use super::{bins::BIN, product::ProductAxis};
 use crate::conv::ConvOp;
@@ -187,8 +187,8 @@ impl Tiling {
         self.geometry.groups * rows * vectors * self.half() * self.result[0] * BIN
     }
 
-    /// Where the rows and the terms of a product lie in the spectra of the left operand: tiles follow each other with all
-    /// their channels, and the backward pass of the filter sums over the tiles.
+    /// Where the rows and the terms of a product lie in the spectra of the left operand: tiles follow each other with
+    /// all their channels, and the backward pass of the filter sums over the tiles.
     pub(super) fn left_axes(&self) -> [ProductAxis; 2] {
         let tiles = ProductAxis::every(self.left.blocks() * BIN);
         match self.right {
@@ -197,7 +197,8 @@ impl Tiling {
         }
     }
 
-    /// The terms in blocks: filters must be transformed again in every task, so that the blocks of them must fit the cache.
+    /// The terms in blocks: filters must be transformed again in every task, so that the blocks of them must fit the
+    /// cache.
     pub(super) fn term_blocks(&self) -> impl Iterator<Item = Range<usize>> {
         let terms = self.extents[1];
         let block = match self.right {
@@ -213,8 +214,8 @@ impl Tiling {
         &spectra[index * len..][..len]
     }
 
-    /// Lengths of the spectra of the right operand, of the left operand, the row spectra of the result, and the scratch of
-    /// `threads` threads, one after the other.
+    /// Lengths of the spectra of the right operand, of the left operand, the row spectra of the result, and the scratch
+    /// of `threads` threads, one after the other.
     pub(super) fn regions(&self, threads: usize) -> [usize; 4] {
         let right = match &self.right {
             Right::Filter => self.filter_len(),

@@ -1,7 +1,7 @@
 //! Discrete Fourier transforms of 8 to 32 points, of sixteen signals at once: one per lane.
 //!
-//! Forward only, `X[k] = sum over n of x[n] exp(-2 pi i n k / N)`, and not normalised: exchanging real and imaginary parts
-//! before and after makes it the inverse. Each is one radix-4 step followed by transforms that fit the registers.
+//! Forward only, `X[k] = sum over n of x[n] exp(-2 pi i n k / N)`, and not normalised: exchanging real and imaginary
+//! parts before and after makes it the inverse. Each is one radix-4 step followed by transforms that fit the registers.
 
 use super::bins::{Bins, C, MAX, Work};
 use std::ops::Range;
@@ -216,8 +216,8 @@ fn separate<L: Lanes>(l: L, a: C<L>, b: C<L>, half: f32, turn: [f32; 2]) -> [C<L
     [l.plus(sum, difference), l.conjugate(l.minus(sum, difference))]
 }
 
-/// The transform of the `n` (16 or 32) real values in `values`, into the `n/2` bins of `to`: frequency `k` into bin `k`,
-/// but bin 0 holds the two that are real: frequency 0 as its real and frequency `n/2` as its imaginary part.
+/// The transform of the `n` (16 or 32) real values in `values`, into the `n/2` bins of `to`: frequency `k` into bin
+/// `k`, but bin 0 holds the two that are real: frequency 0 as its real and frequency `n/2` as its imaginary part.
 ///
 /// # Safety
 /// These bins must be valid for writing.

@@ -1,9 +1,9 @@
 //! Forward and backward data: correlations of an image with a filter, pixel by pixel.
 //!
-//! A task is a block of output pixels and up to 64 output channels. It goes through the taps in boxes of about a hundred:
-//! the box of the image is copied with its padding (where there is any), the box of the filter turned so that output
-//! channels lie side by side, and [`block_gemm`] adds their product to the task's sums. The unrolled image exists as
-//! addresses only. At the end the sums, channels side by side, are turned into images.
+//! A task is a block of output pixels and up to 64 output channels. It goes through the taps in boxes of about a
+//! hundred: the box of the image is copied with its padding (where there is any), the box of the filter turned so that
+//! output channels lie side by side, and [`block_gemm`] adds their product to the task's sums. The unrolled image
+//! exists as addresses only. At the end the sums, channels side by side, are turned into images.
 
 use super::{
     filter::{FilterLayout, TapBox},
@@ -29,8 +29,8 @@ use tensor::{
     },
 };
 
-/// Pixels of a task: enough that turning a box of the filter costs little beside its use, so that to turn the filter once for
-/// all tasks would gain nothing.
+/// Pixels of a task: enough that turning a box of the filter costs little beside its use, so that to turn the filter
+/// once for all tasks would gain nothing.
 const PIXELS: usize = 768;
 /// Fewer where there are many threads, whose tasks together have no more than so many, to bound the workspace, or where
 /// threads would have fewer than so many tasks each; but never fewer than these.
@@ -46,8 +46,8 @@ const MOST_PHASES: usize = 1 << 12;
 /// Forward or backward data of one geometry.
 #[derive(Debug)]
 pub(super) struct Correlation {
-    /// The independent parts: one of a forward pass, one for each pair of residues modulo the strides of backward data that
-    /// taps meet.
+    /// The independent parts: one of a forward pass, one for each pair of residues modulo the strides of backward data
+    /// that taps meet.
     phases: Vec<Phase>,
     /// Whether there are pixels of backward data that no tap meets.
     leaves_pixels: bool,

@@ -7,8 +7,8 @@ use crate::conv::cpu::{
 use std::ops::Range;
 use tensor::cpu::simd::{LANES, Lanes};
 
-/// A box of taps: input channels, tap rows, tap columns. Its taps are numbered by row, then channel, then column, so that
-/// the taps of consecutive rows are consecutive: an output whose upper or lower rows read only padding skips them.
+/// A box of taps: input channels, tap rows, tap columns. Its taps are numbered by row, then channel, then column, so
+/// that the taps of consecutive rows are consecutive: an output whose upper or lower rows read only padding skips them.
 pub(super) struct TapBox(pub(super) [Range<usize>; 3]);
 
 /// Filter elements of one channel whose position in a box is looked up and not computed.

@@ -2,8 +2,8 @@
 //!
 //! A task is a panel of output channels and a box of taps, whose sums it keeps in its scratch while it goes through the
 //! samples. For each block of pixels `dy` is turned so that output channels lie side by side, and [`block_gemm`]
-//! multiplies it by the image at the sums of a tap's and a pixel's offset: the transpose of the forward product, with the
-//! roles of rows and steps exchanged.
+//! multiplies it by the image at the sums of a tap's and a pixel's offset: the transpose of the forward product, with
+//! the roles of rows and steps exchanged.
 //!
 //! The blocks never cross a sample, and a gradient that is added to is read before the first one. So the gradient of a
 //! mini-batch is the same to the last bit however the mini-batch is divided into micro-batches.

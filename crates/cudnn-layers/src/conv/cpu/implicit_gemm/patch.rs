@@ -1,5 +1,5 @@
-//! The scratch of a task: the part of an image that a block of pixels and taps reads, padding included, and sums of products,
-//! which are turned into images or filters at the end.
+//! The scratch of a task: the part of an image that a block of pixels and taps reads, padding included, and sums of
+//! products, which are turned into images or filters at the end.
 
 use super::filter::TapBox;
 use crate::conv::cpu::{
@@ -32,8 +32,8 @@ impl Scratch {
     }
 }
 
-/// Turns sixteen columns of `from`, whose rows lie `stride` apart, into sixteen rows of `to`, which lie `to_stride` apart
-/// and have room for `rows` rounded up to sixteen.
+/// Turns sixteen columns of `from`, whose rows lie `stride` apart, into sixteen rows of `to`, which lie `to_stride`
+/// apart and have room for `rows` rounded up to sixteen.
 #[inline(always)]
 pub(super) fn turn_columns<L: Lanes>(
     lanes: L,
@@ -112,7 +112,8 @@ impl PatchLayout {
         sample * self.sample + channel * self.channel + row * self.row + col
     }
 
-    /// Where the windows of pixels (samples, rows, columns), numbered by row, then sample, then column, start in their patch.
+    /// Where the windows of pixels (samples, rows, columns), numbered by row, then sample, then column, start in their
+    /// patch.
     pub(super) fn pixel_offsets<const N: usize>(
         &self,
         [samples, rows, cols]: &[Range<usize>; 3],
@@ -145,7 +146,8 @@ impl PatchLayout {
         offsets
     }
 
-    /// The patch that pixels (samples, rows, columns) read with `taps`, whose channels are counted from `first_channel`.
+    /// The patch that pixels (samples, rows, columns) read with `taps`, whose channels are counted from
+    /// `first_channel`.
     pub(super) fn open<'a>(
         &self,
         planes: ImageStack<'a>,

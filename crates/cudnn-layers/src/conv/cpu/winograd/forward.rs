@@ -57,8 +57,8 @@ impl Pass for Forward {
         }
     }
 
-    /// Transforms, multiplies with the transformed filters, and transforms back one block of tiles after the other, each in
-    /// its thread's scratch.
+    /// Transforms, multiplies with the transformed filters, and transforms back one block of tiles after the other,
+    /// each in its thread's scratch.
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
         let ([prepared], scratch) = split(workspace, [self.prepared_len()]);
         let out = SharedMut::new(operands.out);

@@ -59,9 +59,9 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// The pass `op` of `g`, for backward filter the forward pass that it differentiates, or `None` where Winograd's method
-    /// does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2 would have
-    /// to crop instead, which is not built.
+    /// The pass `op` of `g`, for backward filter the forward pass that it differentiates, or `None` where Winograd's
+    /// method does not apply. Backward data is a correlation of `dy` with the rotated filters; a padding of more than 2
+    /// would have to crop instead, which is not built.
     pub(super) fn new(op: ConvOp, g: &ConvGeometry) -> Option<Self> {
         let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
         let x = Images { channels: g.c / g.groups, total: g.c, h: g.h, w: g.w };

@@ -1,8 +1,8 @@
 //! The one-dimensional transforms of minimal filtering, F(4, 3), on vectors of sixteen channels.
 //!
 //! `M` outputs of a filter of three taps are a product of polynomials modulo `x (x^2 - a^2) (x^2 - b^2)` and infinity:
-//! evaluate both factors at `A = M + 2` points, multiply there, interpolate. In two dimensions every transform is applied
-//! to columns, then to rows (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
+//! evaluate both factors at `A = M + 2` points, multiply there, interpolate. In two dimensions every transform is
+//! applied to columns, then to rows (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
 
 use tensor::cpu::simd::Lanes;
 

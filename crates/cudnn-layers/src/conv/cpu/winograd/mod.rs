@@ -3,8 +3,8 @@
 //! A tile's window `x` and a filter `g` are evaluated at `A x A` points, multiplied there, and interpolated:
 //! `y = A^T [(G g G^T) (B^T x B)] A`. Summed over input channels, the product at each point ("frequency") is a matrix
 //! product: tiles x input channels times input channels x output channels, with 4 times fewer
-//! multiplications than the definition. The price is workspace for the transformed operands, and a digit of accuracy. Tiles of
-//! 2 x 2 would be as accurate as the definition, and are hardly ever faster than those and other algorithms.
+//! multiplications than the definition. The price is workspace for the transformed operands, and a digit of accuracy.
+//! Tiles of 2 x 2 would be as accurate as the definition, and are hardly ever faster than those and other algorithms.
 //!
 //! | name | workspace |
 //! | --- | --- |

@@ -1,8 +1,8 @@
 //! The whole micro-batch at the points, and of the filters only as many as stay in a thread's caches.
 //!
-//! With many channels and few tiles the transformed filters are by far the largest operand (four times the filters), and
-//! writing them to memory and reading them back would take as long as the products. So each task transforms the filters it
-//! multiplies by, slice after slice.
+//! With many channels and few tiles the transformed filters are by far the largest operand (four times the filters),
+//! and writing them to memory and reading them back would take as long as the products. So each task transforms the
+//! filters it multiplies by, slice after slice.
 
 use super::{
     forward::Forward,

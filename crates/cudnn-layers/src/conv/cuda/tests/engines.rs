@@ -25,7 +25,8 @@ fn engines_that_round_more_than_is_allowed_or_are_compiled_first_are_not_tried()
     for (format, math) in [(f32, Math::Fp32), (f32, Math::Tf32), (bf16, Math::Fp32)] {
         assert!(suits(&plain, format, math));
         assert_eq!(suits(&tensor_cores, format, math), (format, math) != (f32, Math::Fp32));
-        // Down-converted operands, reduced sums, and code that is compiled late; a note of a newer version says nothing.
+        // Down-converted operands, reduced sums, and code that is compiled late; a note of a newer version says
+        // nothing.
         for other in [facts(&[1], &[]), facts(&[2], &[]), facts(&[], &[0])] {
             assert!(!suits(&other, format, math), "{other:?}");
         }
@@ -156,7 +157,8 @@ fn engines_that_replace_can_add() {
     }
 }
 
-/// Filters are of the operands' type and order, and engines write gradients in single precision themselves where they can.
+/// Filters are of the operands' type and order, and engines write gradients in single precision themselves where they
+/// can.
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn only_gradients_in_bf16_or_that_cannot_be_added_are_converted() {

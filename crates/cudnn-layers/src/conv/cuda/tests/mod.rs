@@ -33,9 +33,9 @@ fn conv_profiler() -> Box<dyn Profiler + Send> {
     profiler(&device, ProfileOptions::on(&device))
 }
 
-/// What `work` adds to `out`, or makes of so many elements, with copies of the operands, all memory that it may not read
-/// full of NaN and a guard behind each buffer that it may write. Operands begin `shift` elements behind an aligned address;
-/// the workspace is of so many bytes.
+/// What `work` adds to `out`, or makes of so many elements, with copies of the operands, all memory that it may not
+/// read full of NaN and a guard behind each buffer that it may write. Operands begin `shift` elements behind an aligned
+/// address; the workspace is of so many bytes.
 fn on_device(
     cuda: &Cuda,
     operands: [&[f32]; 2],
