@@ -25,7 +25,7 @@ const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
 const PRICES: [usize; 3] = [200, 30, 800];
 /// So many units are changed in a search, within limits of its trials, and so many are placed at each capacity.
-const TRIALS: (usize, [usize; 2]) = (60_000, [150, 500]);
+const TRIALS: (usize, [usize; 2]) = (180_000, [450, 1500]);
 const PLACED: usize = 400;
 /// The heat of a search in parts of the time: at its beginning from what is known and from prices, and at its end.
 const HEAT: [f64; 3] = [1e-3, 4e-3, 1e-5];
@@ -137,7 +137,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Climbs up to `budget`, or to what is as fast as in any memory.
+    /// Climbs up to `budget`, or to what is as fast as in any memory; AccUDNN's choice for `budget` itself is tried, too.
     fn run(&mut self, budget: Bytes, step: u64) {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();
@@ -156,6 +156,7 @@ impl<'a> Search<'a> {
                 break;
             }
         }
+        self.place(&problem.pin(budget.0), budget.0);
     }
 
     /// Goes on to prices for another capacity: those of a byte stay.
@@ -170,7 +171,7 @@ impl<'a> Search<'a> {
     fn climb(&mut self, number: usize, capacity: u64) {
         let known_ms = self.fits.first().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
-        self.price = 8.0 * known_ms / capacity as f64;
+        self.price = 4.0 * known_ms / capacity as f64;
         let last = std::mem::take(&mut self.fits).into_iter().chain(self.lacks.take());
         self.known.extend(last.map(|(_, choice)| choice));
         let pinned = self.problem.pin(capacity);
