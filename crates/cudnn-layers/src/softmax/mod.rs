@@ -4,10 +4,10 @@
 //! `dx = y * (dy - sum of dy * y)`.
 //!
 //! `loss = -sum of ln(max(p[label], smallest normal number)) / normaliser` over all predictions, one per outer and
-//! inner index, whose label is not the one to ignore; `p = softmax(x)`. With label smoothing s the label's class has 1
-//! - s of it, and every one of K classes s / K more: the loss is the same sum of logarithms with these shares. Fused
-//! with the softmax because its gradient is `dx = (p - share) * loss_weight / normaliser`, without the quotient of
-//! small numbers that two separate gradients would form.
+//! inner index, whose label is not the one to ignore; `p = softmax(x)`. With label smoothing s the label's class has
+//! `1 - s` of it, and every one of K classes s / K more: the loss is the same sum of logarithms with these shares.
+//! Fused with the softmax because its gradient is `dx = (p - share) * loss_weight / normaliser`, without the quotient
+//! of small numbers that two separate gradients would form.
 //!
 //! The accuracy is the share of predictions whose label is among the `top_k` highest scores. Of equal scores the higher
 //! class ranks first, as in Caffe 1.0; a label whose score is NaN is never right. BVLC's later sources count a label
