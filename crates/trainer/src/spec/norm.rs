@@ -25,10 +25,10 @@ params! {
     /// shifted per channel.
     ///
     /// The running statistics are BVLC's in both forms: sums that fade by `moving_average_fraction`, with the factor
-    /// that divides them, of the mean and of the unbiased variance without `eps`. NVIDIA's differ: averages (1 - f) new
-    /// + f old that begin with the first mini-batch's, of the biased variance with `eps`, which is at least 1e-5 there.
-    /// Its trained weights, whose factor is 1, test right here; a training's running statistics differ a little from
-    /// its.
+    /// that divides them, of the mean and of the unbiased variance without `eps`. NVIDIA's differ: averages
+    /// `(1 - f) new + f old` that begin with the first mini-batch's, of the biased variance with `eps`, which is at
+    /// least 1e-5 there. Its trained weights, whose factor is 1, test right here; a training's running statistics differ
+    /// a little from its.
     BatchNormParams(params: layer.batch_norm_param) ignores [engine] {
         use_global_stats: Option<bool>; "Normalise with the running statistics? If not given, in TEST only."
         moving_average_fraction: f32 = 0.999, (0.0..=1.0).contains(&moving_average_fraction) => "from 0 to 1";
