@@ -19,11 +19,16 @@ const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512 };
 const FACTOR_LEN: usize = 16;
 
 /// `y` is of the type of `x`, or in single precision.
-pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
-    let [place, to_type] = [x, y.as_view()].map(|blob| of_type(&[Some(blob)]));
-    let function = if place == to_type { "softmax_forward" } else { "softmax_probabilities" };
-    let (grid, extents, from, to) = (lines(extents), Extents::new(extents), x.numbers(), y.numbers());
-    // SAFETY: `function(Extents e, const real* x, real* or float* y)`; the contract has checked the lengths.
+pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
+    let place = of_type(&[Some(x)]);
+    let (function, to) = if x.format().dtype == y.format().dtype {
+        ("softmax_forward", y.numbers())
+    } else {
+        ("softmax_probabilities", y.address::<f32>())
+    };
+    let (grid, extents, from, to) = (lines(extents), Extents::new(extents), x.numbers(), Arg::Address(to));
+    // SAFETY: `function(Extents e, const real* x, real* or float* y)`; the contract has checked the lengths, and an
+    // address is that of elements of its type.
     unsafe { launch!(cuda, place, function, grid, [&extents, from, to]) };
 }
 
