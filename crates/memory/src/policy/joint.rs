@@ -5,8 +5,8 @@
 //! their steps.
 //!
 //! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what
-//! is known of the one below, and the plan is the fastest of all that was placed on the way: more memory never makes it
-//! slower.
+//! is known of the one below, and the plan is the fastest of all that was placed on the way: more memory makes none of
+//! them slower. Only AccUDNN's choice for the very budget is not among those of larger ones, which have their own.
 
 use super::{
     bound::Bound,
