@@ -3,7 +3,7 @@
 
 use crate::{
     cudnn::Raw,
-    mutex::lock,
+    shared::lock,
     signature::{ALIGNMENT, Operand, Signature, filter_of, numbers},
 };
 use planner::ConvOp;

@@ -19,16 +19,16 @@
 mod bench;
 mod call;
 mod cudnn;
+mod descriptor;
 mod driver;
 mod engine;
 mod graph;
-mod mutex;
 mod plan;
 mod report;
 mod settings;
+mod shared;
 mod signature;
 mod takeover;
-mod warning;
 
 use bench::Given;
 use call::{Arguments, Call};

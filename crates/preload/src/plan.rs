@@ -3,7 +3,8 @@
 use crate::{
     call::{Arguments, Call},
     cudnn::{NOT_SUPPORTED, SUCCESS, Status},
-    signature::{Descriptors, Signature},
+    descriptor::Descriptor,
+    signature::Signature,
 };
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::{
@@ -27,7 +28,8 @@ pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
 /// A convolution with descriptors of its micro-batches, by their size.
 pub(crate) struct Pieces {
     pub(crate) signature: Signature,
-    descriptors: BTreeMap<u32, Descriptors>,
+    /// Of the operands, and of the convolution.
+    descriptors: BTreeMap<u32, [Descriptor; 4]>,
 }
 
 impl Pieces {
@@ -47,7 +49,8 @@ impl Pieces {
 
     /// The part of `call` that `size` samples are.
     pub(crate) fn part(&self, call: &Call, size: u32) -> Option<Call> {
-        self.descriptors.get(&size).map(|own| call.of(own.operands, own.convolution))
+        let [a, b, c, convolution] = self.descriptors.get(&size)?.each_ref().map(|own| own.raw);
+        Some(call.of([a, b, c], convolution))
     }
 
     /// Bytes of workspace that an algorithm needs for `size` samples, if it applies.

@@ -1,6 +1,6 @@
 //! What each convolution got, why, and what it gains, for whoever sets `MICROBATCH_REPORT`.
 
-use crate::warning::warn;
+use crate::shared::warn;
 use planner::Bytes;
 use serde_json::Value;
 use std::{

@@ -1,6 +1,6 @@
 //! What the environment says, read once.
 
-use crate::warning::warn;
+use crate::shared::warn;
 use planner::{BatchSizePolicy, Bytes};
 use std::{env, fmt::Display, path::PathBuf, str::FromStr, sync::OnceLock};
 

@@ -2,10 +2,11 @@
 
 use crate::{
     call::Call,
-    cudnn::{Raw, call, done},
+    cudnn::{Raw, done},
+    descriptor::Descriptor,
 };
 use planner::ConvOp;
-use std::{array::from_fn, ffi::c_int, fmt, mem::replace, ptr::null_mut};
+use std::{array::from_fn, ffi::c_int, fmt, mem::replace};
 
 /// Bytes and names of the element types (`cudnnDataType_t`) that micro-batches are made of; others are passed through.
 const DTYPES: [(c_int, usize, &str); 4] = [(0, 4, "FP32"), (1, 8, "FP64"), (2, 2, "FP16"), (9, 2, "BF16")];
@@ -244,40 +245,32 @@ impl Signature {
         !self.is_deterministic || is_deterministic(algorithm)
     }
 
-    /// Descriptors of `samples` samples, in the caller's strides.
-    pub(crate) fn descriptors(&self, samples: u32) -> Option<Descriptors> {
-        let mut made =
-            Descriptors { operands: [null_mut(); 3], convolution: null_mut(), filter: filter_of(self.op) };
-        for (operand, raw) in self.operands.iter().zip(&mut made.operands) {
+    /// Descriptors of `samples` samples, in the caller's strides: of the operands, and of the convolution.
+    pub(crate) fn descriptors(&self, samples: u32) -> Option<[Descriptor; 4]> {
+        let of_operand = |operand: &Operand| {
             let Operand { dtype, rank, mut dims, strides, is_filter } = *operand;
-            dims[0] = if is_filter { dims[0] } else { samples as c_int };
-            let (dims, order, strides, raw) = (dims.as_ptr(), strides[0], strides.as_ptr(), &raw mut *raw);
-            // SAFETY: the address of a descriptor is written to, which then is set; the arrays have `rank` elements.
-            let is_set = unsafe {
-                match is_filter {
-                    true => {
-                        done!("cudnnCreateFilterDescriptor", (raw))
-                            && done!("cudnnSetFilterNdDescriptor", (*raw, dtype, order, rank, dims))
-                    }
-                    false => {
-                        done!("cudnnCreateTensorDescriptor", (raw))
-                            && done!("cudnnSetTensorNdDescriptor", (*raw, dtype, rank, dims, strides))
-                    }
-                }
-            };
-            is_set.then_some(())?;
-        }
-        let ([pad, stride, dilation], [mode, sums]) =
-            (self.geometry.each_ref().map(|numbers| numbers.as_ptr()), self.modes);
-        let (conv, axes) = (&raw mut made.convolution, self.operands[0].rank - 2);
-        // SAFETY: as above.
-        let is_set = unsafe {
-            done!("cudnnCreateConvolutionDescriptor", (conv))
-                && done!("cudnnSetConvolutionNdDescriptor", (*conv, axes, pad, stride, dilation, mode, sums))
-                && done!("cudnnSetConvolutionGroupCount", (*conv, self.groups))
-                && done!("cudnnSetConvolutionMathType", (*conv, self.math))
+            if is_filter {
+                let set = ("cudnnSetFilterNdDescriptor", strides[0], dims.as_ptr());
+                // SAFETY: the descriptor was just made; the array has at least `rank` elements.
+                return Descriptor::new("Filter", |raw| unsafe {
+                    done!(set.0, (raw, dtype, set.1, rank, set.2))
+                });
+            }
+            dims[0] = samples as c_int;
+            let set = ("cudnnSetTensorNdDescriptor", dims.as_ptr(), strides.as_ptr());
+            // SAFETY: as above.
+            Descriptor::new("Tensor", |raw| unsafe { done!(set.0, (raw, dtype, rank, set.1, set.2)) })
         };
-        is_set.then_some(made)
+        let [pad, stride, dilation] = self.geometry.each_ref().map(|numbers| numbers.as_ptr());
+        let (axes, [mode, sums]) = (self.operands[0].rank - 2, self.modes);
+        // SAFETY: as above, with `axes` elements.
+        let convolution = Descriptor::new("Convolution", |conv| unsafe {
+            done!("cudnnSetConvolutionNdDescriptor", (conv, axes, pad, stride, dilation, mode, sums))
+                && done!("cudnnSetConvolutionGroupCount", (conv, self.groups))
+                && done!("cudnnSetConvolutionMathType", (conv, self.math))
+        });
+        let [a, b, c] = self.operands.each_ref().map(of_operand);
+        Some([a?, b?, c?, convolution?])
     }
 }
 
@@ -304,34 +297,5 @@ impl fmt::Display for Signature {
             }
         }
         if self.groups > 1 { write!(f, ", {} groups", self.groups) } else { Ok(()) }
-    }
-}
-
-/// Descriptors of a micro-batch, which die with the value.
-pub(crate) struct Descriptors {
-    pub(crate) operands: [Raw; 3],
-    pub(crate) convolution: Raw,
-    /// The place of the filter among the operands.
-    filter: usize,
-}
-
-// SAFETY: descriptors are set once, in `Signature::descriptors`, and only read from then on; they belong to no thread.
-unsafe impl Send for Descriptors {}
-// SAFETY: as above.
-unsafe impl Sync for Descriptors {}
-
-impl Drop for Descriptors {
-    fn drop(&mut self) {
-        let all = self.operands.into_iter().chain([self.convolution]).enumerate();
-        for (place, raw) in all.filter(|(_, raw)| !raw.is_null()) {
-            // SAFETY: created in `Signature::descriptors` and not used again.
-            unsafe {
-                match place {
-                    3 => call!(cudnn, "cudnnDestroyConvolutionDescriptor", (raw)),
-                    _ if place == self.filter => call!(cudnn, "cudnnDestroyFilterDescriptor", (raw)),
-                    _ => call!(cudnn, "cudnnDestroyTensorDescriptor", (raw)),
-                }
-            };
-        }
     }
 }

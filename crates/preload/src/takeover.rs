@@ -5,12 +5,11 @@ use crate::{
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
     driver::{current_device, is_recording},
-    mutex::lock,
     plan::{Plan, algorithms},
     report,
     settings::{Limits, Settings},
+    shared::{lock, warn},
     signature::Signature,
-    warning::warn,
 };
 use planner::{BatchSizePolicy, Configuration};
 use serde_json::{Value, json};
