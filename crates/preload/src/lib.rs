@@ -19,6 +19,7 @@
 mod bench;
 mod call;
 mod cudnn;
+mod database;
 mod descriptor;
 mod driver;
 mod engine;

@@ -4,7 +4,7 @@ use crate::{
     call::{Arguments, Call},
     cudnn::{NOT_SUPPORTED, SUCCESS, Status},
     descriptor::Descriptor,
-    signature::Signature,
+    signature::{Signature, TF32},
 };
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::{
@@ -42,9 +42,8 @@ impl Pieces {
 
     /// cuDNN's number of an algorithm.
     fn number(&self, algorithm: &Algorithm) -> Option<c_int> {
-        algorithms(self.signature.op)
-            .position(|name| name == algorithm.as_str())
-            .map(|number| number as c_int)
+        let name = algorithm.as_str().trim_end_matches(TF32);
+        algorithms(self.signature.op).position(|known| known == name).map(|number| number as c_int)
     }
 
     /// The part of `call` that `size` samples are.
@@ -110,10 +109,10 @@ impl Plan {
 
     /// What an algorithm of cuDNN takes for the undivided convolution in the caller's arithmetic.
     pub(crate) fn undivided_ms(&self, algorithm: c_int) -> Option<f64> {
-        let name = algorithms(self.pieces.signature.op).nth(usize::try_from(algorithm).ok()?)?;
         let mini_batch = self.pieces.signature.mini_batch();
-        let is_it = |row: &&Measurement| row.micro_batch == mini_batch && row.algorithm.as_str() == name;
-        self.rows.iter().find(is_it).map(|row| row.time_ms)
+        let mut undivided = self.rows.iter().filter(|row| row.micro_batch == mini_batch);
+        let own = undivided.find(|row| self.pieces.number(&row.algorithm) == Some(algorithm));
+        own.map(|row| row.time_ms)
     }
 
     /// Runs the convolution in micro-batches on the caller's handle, without waiting for any of them. Nothing, if no

@@ -1,14 +1,22 @@
 //! What the environment says, read once.
 
 use crate::shared::warn;
+use files::database::{Database, default_folder};
 use planner::{BatchSizePolicy, Bytes};
-use std::{env, fmt::Display, path::PathBuf, str::FromStr, sync::OnceLock};
+use std::{
+    env,
+    fmt::Display,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::OnceLock,
+};
 
 const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
 const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";
 const TOTAL: &str = "UCUDNN_TOTAL_WORKSPACE_SIZE";
 /// cuDNN's own cap on the workspace of convolutions, in MiB.
 const CAP: &str = "CUDNN_CONV_WSCAP_DBG";
+const DATABASE: &str = "UCUDNN_DATABASE";
 const REPORT: &str = "MICROBATCH_REPORT";
 
 #[derive(Debug)]
@@ -16,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) policy: BatchSizePolicy,
     cap: Option<Bytes>,
     limit: Option<Bytes>,
+    /// Where measurements are kept.
+    pub(crate) database: Option<Database>,
     pub(crate) report: Option<PathBuf>,
 }
 
@@ -35,10 +45,16 @@ impl Settings {
             if env::var_os(TOTAL).is_some() {
                 warn(&format!("{TOTAL} is ignored: convolutions of other programs are limited one by one"));
             }
+            let named = env::var_os(DATABASE).filter(|name| !name.is_empty());
+            let database = Database::named(named.as_ref().map(Path::new), default_folder());
             Self {
                 policy: variable(POLICY).unwrap_or_default(),
                 cap: variable(CAP).map(Bytes::mib),
                 limit: variable(LIMIT),
+                database: database.unwrap_or_else(|error| {
+                    warn(&error);
+                    None
+                }),
                 report: env::var_os(REPORT).map(PathBuf::from),
             }
         })
@@ -67,8 +83,13 @@ mod tests {
 
     #[test]
     fn the_cap_stands_above_the_callers_workspace_and_that_above_the_default() {
-        let settings =
-            |cap, limit| Settings { policy: BatchSizePolicy::PowerOfTwo, cap, limit, report: None };
+        let settings = |cap, limit| Settings {
+            policy: BatchSizePolicy::PowerOfTwo,
+            cap,
+            limit,
+            database: None,
+            report: None,
+        };
         let both = |bytes| Limits { plan: bytes, own: bytes };
         let (cap, limit) = (Some(Bytes(5)), Some(Bytes(7)));
         assert_eq!(settings(cap, limit).limits(Some(9)), both(5));
