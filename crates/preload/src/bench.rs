@@ -146,10 +146,8 @@ struct Bench<'b> {
     pieces: &'b Pieces,
     clock: Clock,
     given: Given,
-    /// Operands of our own, if the caller gives none.
-    _ours: Ours,
-    /// Workspace of our own, where the caller's is too small.
-    scratch: Memory,
+    /// Operands of our own, if the caller gives none, and a workspace, where the caller's is too small.
+    ours: Ours,
     calls: u32,
 }
 
@@ -159,8 +157,7 @@ impl<'b> Bench<'b> {
         let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
         let bytes = if given.is_some() { [0; 3] } else { pieces.signature.bytes() };
         let ours = Ours::new(bytes, 0).ok_or("the GPU has no room for operands to measure with")?;
-        let (given, scratch) = (given.unwrap_or(ours.given()), Memory::none());
-        Ok(Self { call, pieces, clock, given, _ours: ours, scratch, calls: 0 })
+        Ok(Self { call, pieces, clock, given: given.unwrap_or(ours.given()), ours, calls: 0 })
     }
 
     /// Milliseconds of a call of an algorithm on `size` samples in so many bytes of workspace; nothing if it does not
@@ -186,11 +183,12 @@ impl<'b> Bench<'b> {
         if bytes <= len {
             return Some(address);
         }
-        if self.scratch.len < bytes {
+        let [.., scratch] = &mut self.ours.0;
+        if scratch.len < bytes {
             // The old one goes first: there need not be room for both.
-            self.scratch = Memory::none();
-            self.scratch = Memory::new(bytes)?;
+            *scratch = Memory::new(0)?;
+            *scratch = Memory::new(bytes)?;
         }
-        Some(self.scratch.address)
+        Some(scratch.address)
     }
 }

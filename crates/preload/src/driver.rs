@@ -74,11 +74,6 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// No bytes.
-    pub(crate) fn none() -> Self {
-        Self { address: null_mut(), len: 0 }
-    }
-
     /// `len` bytes, if there is room.
     pub(crate) fn new(len: usize) -> Option<Self> {
         let mut address = null_mut::<c_void>();

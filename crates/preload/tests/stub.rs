@@ -56,9 +56,10 @@ impl Stub {
     fn preloaded(&self, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut command = Command::new(self.path(program));
         command.args(arguments).current_dir(self.0);
-        for name in ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "CUDNN_CONV_WSCAP_DBG"] {
-            command.env_remove(name);
+        for name in ["BATCH_SIZE_POLICY", "DEFAULT_WORKSPACE_LIMIT", "TOTAL_WORKSPACE_SIZE"] {
+            command.env_remove(format!("UCUDNN_{name}"));
         }
+        command.env_remove("CUDNN_CONV_WSCAP_DBG");
         command.env("UCUDNN_DATABASE", "none");
         command.envs(variables.iter().copied());
         command.env("LD_LIBRARY_PATH", self.0).env("LD_PRELOAD", library_path());
@@ -112,7 +113,11 @@ fn the_limit_comes_from_the_cap_or_the_default() {
     let said = stub
         .passes("limits4", &[FOUR_MIB, ("UCUDNN_BATCH_SIZE_POLICY", "some"), ("CUDNN_CONV_WSCAP_DBG", "4")]);
     assert_eq!(said.matches("UCUDNN_BATCH_SIZE_POLICY is ignored").count(), 1, "{said}");
-    let said = stub.passes("limits4", &[FOUR_MIB, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB")]);
+    // A total stands above all of them, unless it is 0.
+    let cap = ("CUDNN_CONV_WSCAP_DBG", "4");
+    stub.passes("limits8", &[FOUR_MIB, cap, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "8MiB")]);
+    stub.passes("limits4", &[FOUR_MIB, cap, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "0")]);
+    let said = stub.passes("limits4", &[FOUR_MIB, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "1 EB")]);
     assert_eq!(said.matches("UCUDNN_TOTAL_WORKSPACE_SIZE is ignored").count(), 1, "{said}");
 }
 
@@ -321,19 +326,10 @@ fn what_one_process_has_measured_the_next_one_knows() {
 #[test]
 fn what_the_command_has_measured_is_planned_with() {
     let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
-    let database = database(&folder);
-    stub.passes("measured channels last", &database);
-    // In other formats than FP32 and NCHW the command runs other algorithms: these are not among its own.
-    let of_command = Database::new(folder.path());
-    let known = of_command.devices().expect("a database");
-    assert!(known[0].table.device.library_version.contains("9.19.2 by its legacy API, "), "{known:?}");
-    assert_eq!(stub.passes("known channels last", &database), "");
-    stub.passes("measured", &database);
-    fs::remove_dir_all(folder.path()).expect("a folder");
-    stub.passes("measured", &database);
-
+    stub.passes("measured", &database(&folder));
     let device = device(folder.path());
-    fs::remove_dir_all(folder.path()).expect("a folder");
+
+    let folder = tempfile::tempdir().expect("a folder");
     let row = |algorithm: &str, micro_batch, time_ms, mebibytes| Measurement {
         algorithm: algorithm.into(),
         micro_batch,
@@ -354,8 +350,18 @@ fn what_the_command_has_measured_is_planned_with() {
     ] {
         table.insert(kernel(ConvOp::Forward), size, rows).expect("measurements");
     }
-    of_command.add(&table).expect("a database");
-    assert_eq!(stub.passes("complete", &database), "");
+    Database::new(folder.path()).add(&table).expect("a database");
+    assert_eq!(stub.passes("complete", &database(&folder)), "");
+}
+
+#[test]
+fn where_the_command_runs_other_algorithms_measurements_are_not_among_its_own() {
+    let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
+    stub.passes("measured channels last", &database(&folder));
+    stub.passes("known channels last", &database(&folder));
+    let known = Database::new(folder.path()).devices().expect("a database");
+    let [known] = &known[..] else { panic!("{known:?}") };
+    assert!(known.table.device.library_version.contains("cuDNN 9.19.2 by its legacy API, "), "{known:?}");
 }
 
 #[test]
