@@ -5,7 +5,7 @@ use crate::{
     cudnn::{Raw, SUCCESS},
     database::{keep, known},
     driver::{Clock, Memory},
-    plan::{Pieces, Plan, algorithms},
+    plan::{Plan, algorithms},
     signature::{Signature, is_deterministic},
 };
 use planner::{Algorithm, Bytes, ConvOp, Measurement};
@@ -46,8 +46,8 @@ pub(crate) fn measure(
     sizes: &[u32],
     (ceiling, own): (usize, Option<usize>),
 ) -> Result<Plan, String> {
-    let pieces = Pieces::new(signature, sizes).ok_or("cuDNN makes no descriptors")?;
-    let (signature, known, mut bench) = (&pieces.signature, known(&pieces.signature), None);
+    let plan = Plan::new(signature, sizes, ceiling).ok_or("cuDNN makes no descriptors")?;
+    let (signature, known, mut bench) = (&plan.signature, known(&plan.signature, sizes), None);
     let (mut rows, mut fresh, mut lost) = (Vec::<Measurement>::new(), Vec::new(), BTreeSet::new());
     for &size in sizes {
         let of_size = rows.len();
@@ -56,14 +56,13 @@ pub(crate) fn measure(
                 continue;
             }
             let (algorithm, is_own) = (signature.named(name), own == Some(number));
-            let bytes = pieces.workspace_bytes(call, &algorithm, size);
+            let bytes = plan.workspace_bytes(call, &algorithm, size);
             let Some(bytes) = bytes.filter(|&bytes| bytes <= ceiling) else { continue };
             let rival_ms = rival_ms(&rows[of_size..], bytes);
             let row = known.row(&algorithm, size, bytes).or_else(|| {
                 // What is missing where somebody has measured everything is no match for the rest.
                 let is_needed = !known.complete.contains(&size) || is_own && size == signature.mini_batch();
-                let bench =
-                    is_needed.then(|| bench.get_or_insert_with(|| Bench::new(call, &pieces, given)))?;
+                let bench = is_needed.then(|| bench.get_or_insert_with(|| Bench::new(call, &plan, given)))?;
                 let time_ms = bench.as_mut().ok()?.time_ms(&algorithm, (size, bytes), rival_ms)?;
                 fresh.push(Measurement {
                     algorithm,
@@ -86,7 +85,7 @@ pub(crate) fn measure(
     }
     keep(signature, fresh);
     let reason = bench.and_then(Result::err).unwrap_or("no algorithm could be measured");
-    Plan::new(pieces, rows, ceiling).ok_or_else(|| reason.to_owned())
+    plan.measured(rows).ok_or_else(|| reason.to_owned())
 }
 
 /// The time of the fastest that needs no more workspace.
@@ -143,7 +142,7 @@ impl Ours {
 /// What a convolution is measured with.
 struct Bench<'b> {
     call: &'b Call,
-    pieces: &'b Pieces,
+    plan: &'b Plan,
     clock: Clock,
     given: Given,
     /// Operands of our own, if the caller gives none, and a workspace, where the caller's is too small.
@@ -152,12 +151,12 @@ struct Bench<'b> {
 }
 
 impl<'b> Bench<'b> {
-    fn new(call: &'b Call, pieces: &'b Pieces, given: Option<Given>) -> Result<Self, &'static str> {
+    fn new(call: &'b Call, plan: &'b Plan, given: Option<Given>) -> Result<Self, &'static str> {
         let clock = Clock::new(call.stream()).ok_or("the driver makes no events")?;
         let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
-        let bytes = if given.is_some() { [0; 3] } else { pieces.signature.bytes() };
+        let bytes = if given.is_some() { [0; 3] } else { plan.signature.bytes() };
         let ours = Ours::new(bytes, 0).ok_or("the GPU has no room for operands to measure with")?;
-        Ok(Self { call, pieces, clock, given: given.unwrap_or(ours.given()), ours, calls: 0 })
+        Ok(Self { call, plan, clock, given: given.unwrap_or(ours.given()), ours, calls: 0 })
     }
 
     /// Milliseconds of a call of an algorithm on `size` samples in so many bytes of workspace; nothing if it does not
@@ -165,15 +164,15 @@ impl<'b> Bench<'b> {
     /// they will find as parts of it.
     fn time_ms(&mut self, algorithm: &Algorithm, (size, bytes): (u32, usize), rival_ms: f64) -> Option<f64> {
         let workspace = (self.workspace(bytes)?, bytes);
-        let Self { call, pieces, clock, given, calls, .. } = self;
-        let ([one, zero], slices) = (pieces.signature.scalars(), pieces.signature.mini_batch() / size);
+        let Self { call, plan, clock, given, calls, .. } = self;
+        let ([one, zero], slices) = (plan.signature.scalars(), plan.signature.mini_batch() / size);
         let beta = if call.op == ConvOp::BackwardFilter && slices > 1 { one } else { zero };
         let arguments =
             Arguments { scalars: [one, beta], operands: given.operands, workspace, epilogue: None };
         settled_ms(clock, rival_ms, || {
             let first = *calls % slices * size;
             *calls = calls.wrapping_add(1);
-            pieces.launch(call, algorithm, (size, first), &arguments) == SUCCESS
+            plan.launch(call, algorithm, (size, first), &arguments) == SUCCESS
         })
     }
 

@@ -7,7 +7,7 @@ use crate::{
     signature::Signature,
 };
 use files::database::Database;
-use planner::{Algorithm, BatchSizePolicy, Bytes, CostTable, Dtype, Kernel, Layout, Measurement};
+use planner::{Algorithm, Bytes, CostTable, Dtype, Kernel, Layout, Measurement};
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ffi::c_int,
@@ -26,7 +26,7 @@ pub(crate) struct Known {
 impl Known {
     /// The measurement of an algorithm, if it was made in as much workspace as cuDNN asks for today.
     pub(crate) fn row(&self, algorithm: &Algorithm, size: u32, bytes: usize) -> Option<Measurement> {
-        let (size, workspace) = (size, Bytes(bytes as u64));
+        let workspace = Bytes(bytes as u64);
         let is_it = |row: &&Measurement| {
             row.algorithm == *algorithm && row.micro_batch == size && row.workspace == workspace
         };
@@ -34,13 +34,13 @@ impl Known {
     }
 }
 
-/// What is known of this convolution.
-pub(crate) fn known(signature: &Signature) -> Known {
+/// What is known of this convolution at these sizes, those of the batch-size policy or some of them.
+pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> Known {
     let known = with_table(signature, |_, kernel, table| {
         let of_kernel = table.iter().filter(|(id, ..)| **id == kernel.id);
         let rows = of_kernel.flat_map(|(.., rows)| rows.to_vec()).collect();
-        let mut complete: BTreeSet<u32> = (1..=kernel.mini_batch).collect();
-        for (_, size) in table.missing(slice::from_ref(kernel), BatchSizePolicy::All) {
+        let mut complete: BTreeSet<u32> = sizes.iter().copied().collect();
+        for (_, size) in table.missing(slice::from_ref(kernel), Settings::get().policy) {
             complete.remove(&size);
         }
         Known { rows, complete }

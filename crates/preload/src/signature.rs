@@ -139,12 +139,12 @@ fn is_packed<T: Copy + Into<i64>>(dims: &[T], strides: &[T], order: usize) -> bo
     })
 }
 
-/// The place of the filter among the operands of cuDNN's function.
-pub(crate) fn filter_of(op: ConvOp) -> usize {
+/// The places of x, w and y, or their gradients, among the operands of cuDNN's function.
+pub(crate) fn places(op: ConvOp) -> [usize; 3] {
     match op {
-        ConvOp::Forward => 1,
-        ConvOp::BackwardData => 0,
-        ConvOp::BackwardFilter => 2,
+        ConvOp::Forward => [0, 1, 2],
+        ConvOp::BackwardData => [2, 0, 1],
+        ConvOp::BackwardFilter => [0, 2, 1],
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) struct Signature {
 impl Signature {
     /// What the caller's descriptors say, if that is one that we divide.
     pub(crate) fn read(device: c_int, call: &Call) -> Option<Self> {
-        let filter = filter_of(call.op);
+        let [_, filter, _] = places(call.op);
         let read = |place| Operand::read(call.descriptors[place], place == filter);
         let operands = [read(0)?, read(1)?, read(2)?];
         let (mut geometry, mut modes, mut groups, mut math) = ([Numbers::default(); 3], [0; 2], 0, 0);
@@ -201,7 +201,7 @@ impl Signature {
         geometry: [Numbers; 3],
         (modes, has_tensor_cores): ([c_int; 2], bool),
     ) -> Option<Self> {
-        let (x, w) = (&operands[if op == ConvOp::BackwardData { 2 } else { 0 }], &operands[filter_of(op)]);
+        let [x, w, _] = places(op).map(|place| &operands[place]);
         let math = match (x.dtype().0, has_tensor_cores) {
             (4, false) => FMA,
             (2, _) => TENSOR_CORES,
@@ -213,15 +213,17 @@ impl Signature {
 
     /// This, if it is a convolution of 2 or 3 axes, of at least two samples in a type that we know.
     fn checked(self) -> Option<Self> {
-        let filter = filter_of(self.op);
-        let [a, b, w] = [(filter + 1) % 3, (filter + 2) % 3, filter].map(|place| &self.operands[place]);
-        let can_be_divided = a.dims[0] > 1 && a.dims[0] == b.dims[0] && a.rank == b.rank && a.rank == w.rank;
+        let [x, w, y] = self.xwy();
+        let can_be_divided = x.dims[0] > 1 && x.dims[0] == y.dims[0] && x.rank == y.rank && x.rank == w.rank;
         can_be_divided.then_some(self)
     }
 
+    fn xwy(&self) -> [&Operand; 3] {
+        places(self.op).map(|place| &self.operands[place])
+    }
+
     pub(crate) fn mini_batch(&self) -> u32 {
-        let tensor = self.operands.iter().find(|operand| !operand.is_filter);
-        tensor.map_or(0, |tensor| tensor.dims[0] as u32)
+        self.xwy()[0].dims[0] as u32
     }
 
     /// Whether parts of the result are added up in a type too short for sums: the gradient of a 16-bit filter.
@@ -274,7 +276,7 @@ impl Signature {
 
     /// The typical largest error of an algorithm over the largest output, in FP32: the command's numbers.
     pub(crate) fn max_error(&self, algorithm: &str) -> f32 {
-        let taps = self.operands[filter_of(self.op)].dims()[2..].iter().max();
+        let taps = self.xwy()[1].dims()[2..].iter().max();
         match algorithm {
             "WINOGRAD" | "WINOGRAD_NONFUSED" if taps > Some(&3) => 2e-3,
             "WINOGRAD" | "WINOGRAD_NONFUSED" => 1e-5,
@@ -285,12 +287,7 @@ impl Signature {
 
     /// The convolution as the planner names it, if it can: two axes, packed operands in FP32 or BF16 that all lie alike.
     pub(crate) fn kernel(&self) -> Option<Kernel> {
-        let (filter, [x, y]) = match self.op {
-            ConvOp::Forward => (1, [0, 2]),
-            ConvOp::BackwardData => (0, [2, 1]),
-            ConvOp::BackwardFilter => (2, [0, 1]),
-        };
-        let [x, w, y] = [x, filter, y].map(|place| &self.operands[place]);
+        let [x, w, y] = self.xwy();
         let dtype = match [x.dtype, w.dtype, y.dtype] {
             [FP32, FP32, FP32] => Dtype::F32,
             [BF16, BF16, BF16] => Dtype::Bf16,
