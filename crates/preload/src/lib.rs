@@ -11,6 +11,7 @@
 //!
 //! ```text
 //! lib (exported functions) ──► engine ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
+//!                                 │                      └─────► database ────┤
 //!                                 └─────► graph ─────────────────────────────┘
 //! ```
 //!
