@@ -1,6 +1,9 @@
 //! What a policy for memory makes of an iteration.
 
-use crate::{number::ms, table::Table};
+use crate::{
+    number::{bytes, ms},
+    table::Table,
+};
 use memory::{
     Action, Buffer, Outline, StreamKind,
     policy::{Fate, MemoryPlan},
@@ -75,13 +78,11 @@ impl ScheduleReport {
     /// `base` of the arena.
     pub fn new(policy: String, [budget, base]: [Bytes; 2], outline: &Outline, plan: &MemoryPlan) -> Self {
         let timeline = &plan.timeline;
-        let spans = timeline.spans_ms.iter().zip(&timeline.alive);
-        let actions = plan.actions.iter().zip(spans);
-        let actions = actions.map(|(&action, (&span_ms, &alive))| {
+        let spans = || std::iter::zip(&plan.actions, &timeline.spans_ms);
+        let actions = spans().zip(&timeline.alive).map(|((&action, &span_ms), &alive)| {
             ActionSpan::new(outline, action, span_ms, Some(base + alive))
         });
-        let repeated = plan.actions.iter().zip(&timeline.spans_ms);
-        let repeated = repeated.filter(|(action, _)| matches!(action, Action::Recompute(_)));
+        let repeated = spans().filter(|(action, _)| matches!(action, Action::Recompute(_)));
         let planned_ms = plan.planned_ms();
         Self {
             policy,
@@ -188,9 +189,8 @@ impl fmt::Display for ScheduleReport {
             ms(self.stall_ms)
         )?;
         let mut table = Table::new(["layer", ">kept", ">offloaded", ">computed again"]);
-        let cell = |bytes: Bytes| if bytes == Bytes::ZERO { "-".to_owned() } else { bytes.to_string() };
         for LayerFate { layer, kept, offloaded, recomputed } in &self.layers {
-            table.row([layer.clone(), cell(*kept), cell(*offloaded), cell(*recomputed)]);
+            table.row([layer.clone(), bytes(*kept), bytes(*offloaded), bytes(*recomputed)]);
         }
         write!(f, "{table}")
     }

@@ -166,6 +166,11 @@ impl Study {
         self.plan(policy, WorkspacePolicy::Wr, limit)
     }
 
+    /// WD of the total that is so much for each kernel.
+    pub(crate) fn divided(&self, each: Bytes) -> Option<Rc<Plan>> {
+        self.plan(self.finest, WorkspacePolicy::Wd, self.total(each))
+    }
+
     /// A plan within the usual limit of algorithms with errors up to `max_error`.
     pub(crate) fn as_exact_as(&self, max_error: f32) -> Option<Rc<Plan>> {
         let (batch_size_policy, default) = (self.finest, PlanOptions::default());

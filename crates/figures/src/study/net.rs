@@ -130,8 +130,7 @@ impl Study {
 
     /// How WD divides the smallest total.
     pub(super) fn wd(&self) -> Option<Figure> {
-        let total = self.total(LIMITS[0]);
-        let plan = self.plan(self.finest, WorkspacePolicy::Wd, total)?;
+        let (total, plan) = (self.total(LIMITS[0]), self.divided(LIMITS[0])?);
         let mut data = Data::new("kernel division workspace_bytes time_ms");
         for planned in &plan.kernels {
             let PlannedKernel { kernel, configuration, workspace, .. } = planned;

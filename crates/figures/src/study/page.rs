@@ -53,10 +53,8 @@ fn undivided_ms(study: &Study) -> Option<f64> {
 
 /// How many times faster than WD another way is to give the smallest total.
 fn over_wd(study: &Study, way: WorkspacePolicy) -> Option<f64> {
-    let total = study.total(LIMITS[0]);
-    let limit = if way == WorkspacePolicy::Wr { LIMITS[0] } else { total };
-    let other = study.plan(study.finest, way, limit)?;
-    Some(study.plan(study.finest, WorkspacePolicy::Wd, total)?.time_ms / other.time_ms)
+    let limit = if way == WorkspacePolicy::Wr { LIMITS[0] } else { study.total(LIMITS[0]) };
+    Some(study.divided(LIMITS[0])?.time_ms / study.plan(study.finest, way, limit)?.time_ms)
 }
 
 /// A page in Markdown with all `figures`, the table of `claims`, and what holds of the papers' conclusions; made by
