@@ -80,10 +80,8 @@ impl fmt::Display for MemoryEstimate {
         let place = if self.gpu.is_some() { " on the GPU" } else { "" };
         write!(f, "{}", arena_lines(&self.report, place))?;
         if let Some(GpuMemory { free, scratch }) = self.gpu {
-            write!(
-                f,
-                "\n              the GPU has {free} free; scratch of libraries {scratch} is already taken"
-            )?;
+            write!(f, "\n              the GPU has {free} free; ")?;
+            write!(f, "scratch of libraries {scratch} is already taken")?;
         }
         write!(f, "\n              host buffers {}", self.report.host)?;
         let (Some(resident), Some(run), Some(peak)) = (self.resident, self.run_peak, self.expected_peak)

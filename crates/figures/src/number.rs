@@ -46,6 +46,11 @@ fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), text)
 }
 
+/// A part of a whole, as in `3.1 %`.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{:.1} %", 100.0 * part)
+}
+
 /// The deviation of `value` from `reference`, as in `+3.1 %`.
 pub fn deviation(value: f64, reference: f64) -> String {
     or_dash((reference > 0.0).then(|| (value / reference - 1.0) * 100.0), |percent| {

@@ -164,10 +164,8 @@ pub(crate) fn action_name(outline: &Outline, action: Action) -> String {
 impl fmt::Display for ScheduleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { policy, budget, arena, host, planned_ms, unlimited_ms, copying_ms, occupancy, .. } = self;
-        writeln!(
-            f,
-            "Memory policy {policy} in {budget}: the plan takes {arena}, and {host} of the host's memory"
-        )?;
+        write!(f, "Memory policy {policy} in {budget}: ")?;
+        writeln!(f, "the plan takes {arena}, and {host} of the host's memory")?;
         self.estimate.iter().try_for_each(|estimate| writeln!(f, "  {estimate}"))?;
         let bound = match self.bound_ms {
             Some(bound_ms) => format!("no plan of this kind is faster than {bound_ms:.1} ms"),
@@ -175,19 +173,12 @@ impl fmt::Display for ScheduleReport {
         };
         writeln!(f, "  planned {planned_ms:.1} ms, {bound}; in any amount of memory {unlimited_ms:.1} ms")?;
         let [kept, offloaded, recomputed] = self.totals();
-        writeln!(
-            f,
-            "  of what backward passes see again {kept} stay, {offloaded} are offloaded, {recomputed} are computed again in \
-             {:.1} ms",
-            self.recomputing_ms
-        )?;
+        write!(f, "  of what backward passes see again {kept} stay, {offloaded} are offloaded, ")?;
+        writeln!(f, "{recomputed} are computed again in {:.1} ms", self.recomputing_ms)?;
         let [out, back] =
             [0, 1].map(|way| format!("{:.1} ms ({:.0} %)", copying_ms[way], 100.0 * occupancy[way]));
-        writeln!(
-            f,
-            "  copies to the host {out}, back {back}; computation waits {} ms for them",
-            ms(self.stall_ms)
-        )?;
+        let waits = ms(self.stall_ms);
+        writeln!(f, "  copies to the host {out}, back {back}; computation waits {waits} ms for them")?;
         let mut table = Table::new(["layer", ">kept", ">offloaded", ">computed again"]);
         for LayerFate { layer, kept, offloaded, recomputed } in &self.layers {
             table.row([layer.clone(), bytes(*kept), bytes(*offloaded), bytes(*recomputed)]);

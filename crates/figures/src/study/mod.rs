@@ -3,18 +3,16 @@
 
 mod across;
 mod claims;
-mod curves;
 mod kernel;
 mod layers;
 mod net;
 mod page;
-mod plan;
+mod plots;
 
 pub use across::figures;
 pub use claims::claims;
-pub use curves::{LearningCurve, learning_curves};
 pub use page::page;
-pub use plan::{limit_figure, plan_figure, scaling_figure};
+pub use plots::{LearningCurve, learning_curves, limit_figure, plan_figure, scaling_figure};
 
 use crate::draw::{Data, Figure, Panel, Tone};
 use memory::{LayerMemory, Outline};
@@ -234,13 +232,8 @@ impl Study {
         data: Data,
     ) -> Figure {
         let name = if self.prefix.is_empty() { name.to_owned() } else { format!("{}-{name}", self.prefix) };
-        let title = format!(
-            "{what}: {}, mini-batch {}, {}, {}",
-            self.title,
-            self.mini_batch(),
-            self.math(),
-            self.device()
-        );
+        let (net, samples, math, device) = (&self.title, self.mini_batch(), self.math(), self.device());
+        let title = format!("{what}: {net}, mini-batch {samples}, {math}, {device}");
         Figure { caption, ..Figure::new(&name, title, self.source(), panels, data) }
     }
 }

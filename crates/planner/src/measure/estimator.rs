@@ -24,10 +24,7 @@ type Series = BTreeMap<Algorithm, Vec<Measurement>>;
 
 /// Stands in for the device of a recorded table. What was measured it gives as it was; the rest it estimates.
 #[derive(Clone, Debug)]
-pub struct Estimator {
-    device: String,
-    known: BTreeMap<KernelId, Series>,
-}
+pub struct Estimator(BTreeMap<KernelId, Series>);
 
 /// How far estimates are from what was measured, as factors of at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,12 +47,12 @@ impl Estimator {
             let series = known.entry(*id).or_default();
             rows.iter().for_each(|row| series.entry(row.algorithm.clone()).or_default().push(row.clone()));
         }
-        Self { device: table.device.name.clone(), known }
+        Self(known)
     }
 
     /// Every algorithm of `kernel` on so many samples, from the nearest of the recorded kernels that `may` be used.
     fn estimate(&self, kernel: &KernelId, samples: u32, may: impl Fn(&KernelId) -> bool) -> Vec<Measurement> {
-        let usable = self.known.iter().filter(|(id, _)| may(id));
+        let usable = self.0.iter().filter(|(id, _)| may(id));
         let mut near: Vec<_> =
             usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series))).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -76,7 +73,7 @@ impl Estimator {
     /// neighbour.
     pub fn error(&self, math: Math) -> Option<EstimateError> {
         let (mut times, mut workspaces) = (Vec::new(), Vec::new());
-        for (id, series) in self.known.iter().filter(|(id, _)| id.math == math) {
+        for (id, series) in self.0.iter().filter(|(id, _)| id.math == math) {
             let rows = series.values().flatten();
             let largest = rows.clone().map(|row| row.micro_batch).max().unwrap_or(0);
             for size in BatchSizePolicy::PowerOfTwo.sizes(largest) {
@@ -100,15 +97,15 @@ impl Estimator {
 impl Profiler for Estimator {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         let Request { kernel, micro_batch, .. } = request;
-        let sizes = self.known.values().flat_map(BTreeMap::values).flatten();
+        let sizes = self.0.values().flat_map(BTreeMap::values).flatten();
         let largest = sizes.map(|row| row.micro_batch).max().unwrap_or(0);
         if *micro_batch > largest.saturating_mul(FARTHEST) {
-            return Err(format!("{} was recorded for up to {largest} samples", self.device).into());
+            return Err(format!("what was recorded has only up to {largest} samples").into());
         }
         let mut rows = self.estimate(kernel, *micro_batch, |_| true);
         if rows.is_empty() {
-            let (device, KernelId { op, math, .. }) = (&self.device, kernel);
-            return Err(format!("nothing that was recorded of {device} resembles it ({op}, {math})").into());
+            let KernelId { op, math, shape: ConvShape { groups, .. }, .. } = kernel;
+            return Err(format!("nothing recorded resembles it ({op}, {math}, {groups} groups)").into());
         }
         rows.retain(|row| request.asks_for(row.algorithm.as_str()));
         Ok(rows)
