@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::Phase;
 use values::{
-    axis_order, batch, convexity, count, drawing, dtype, image_shape, link, math, op, phase, positive,
+    axis_orders, batch, convexity, count, drawing, dtype, image_shape, link, math, op, phase, positive,
 };
 
 /// The command line of `microbatch`.
@@ -144,9 +144,10 @@ pub struct RunArgs {
     /// and losses stay in fp32
     #[arg(long, value_name = "DTYPE", default_value = "fp32", value_parser = dtype)]
     pub dtype: ElementType,
-    /// Order of feature maps on a GPU: nchw, or nhwc (channels last); files of weights and snapshots stay in nchw
-    #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = axis_order)]
-    pub layout: AxisOrder,
+    /// Order of feature maps on a GPU: nchw, nhwc (channels last), or auto, the one in which the net's convolutions are
+    /// planned to be faster; files of weights and snapshots stay in nchw
+    #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = axis_orders)]
+    pub layout: &'static [AxisOrder],
     /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
@@ -370,12 +371,12 @@ impl RunArgs {
     /// # Errors
     /// [`Error::Usage`] if there is none of that name.
     pub fn device(&self) -> Result<Device, Error> {
-        device::open(&self.device, self.threads, self.math == Math::Tf32, self.format())
+        device::open(&self.device, self.threads, self.math == Math::Tf32, self.formats()[0])
     }
 
-    /// What feature maps consist of, and in which order.
-    pub(crate) fn format(&self) -> Format {
-        Format { dtype: self.dtype, layout: self.layout }
+    /// What feature maps consist of, and in which order: with `--layout auto` one format for each.
+    pub(crate) fn formats(&self) -> Vec<Format> {
+        self.layout.iter().map(|&layout| Format { dtype: self.dtype, layout }).collect()
     }
 
     /// Whether that is a GPU.
@@ -435,7 +436,7 @@ mod tests {
             ("--phase VAL", "--phase", "TRAIN or TEST"),
             ("--math fp16", "--math", "fp32 or tf32"),
             ("--dtype fp16", "--dtype", "fp32 or bf16"),
-            ("--layout hwcn", "--layout", "nchw or nhwc"),
+            ("--layout hwcn", "--layout", "nchw or nhwc or auto"),
         ] {
             let message = time(arguments).unwrap_err();
             let sentence = message.lines().next().unwrap();

@@ -111,8 +111,9 @@ pub(super) fn dtype(text: &str) -> Result<ElementType, String> {
 }
 
 /// The order of feature maps.
-pub(super) fn axis_order(text: &str) -> Result<AxisOrder, String> {
-    choice(text, [("nchw", AxisOrder::Nchw), ("nhwc", AxisOrder::Nhwc)])
+pub(super) fn axis_orders(text: &str) -> Result<&'static [AxisOrder], String> {
+    use AxisOrder::{Nchw, Nhwc};
+    choice(text, [("nchw", &[Nchw][..]), ("nhwc", &[Nhwc]), ("auto", &[Nchw, Nhwc])])
 }
 
 /// Channels, height and width, or nothing.

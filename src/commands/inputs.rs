@@ -1,12 +1,17 @@
 //! What a net is built from besides its file, and what there is to say of that.
 
-use crate::{Console, Error, args::RunArgs};
+use crate::{
+    Console, Error,
+    args::{DEFAULT_SEED, RunArgs},
+};
+use planner::Kernel;
+use tensor::{Cpu, Device};
 use trainer::{
     Net,
     group::Share,
-    layers::SyntheticData,
+    layers::{BuildOptions, SyntheticData},
     prototxt::{Warning, collapsed},
-    spec::{LayerKind, LayerSpec, NetSpec},
+    spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
 
 /// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.
@@ -33,6 +38,13 @@ pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<Syntheti
 /// What stands for the data of a net that is not run, and whose data is therefore not opened.
 pub(super) fn stand_in(run: &RunArgs, spec: &NetSpec) -> Result<SyntheticData, Error> {
     Ok(synthetic(run, spec)?.unwrap_or(SyntheticData { shape: None, stand_in: true }))
+}
+
+/// The kernels of a net, which is built on the CPU wherever they are measured, and whose data is not opened.
+pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec, phase: Phase) -> Result<Vec<Kernel>, Error> {
+    let (device, images) = (Device::Cpu(Cpu::try_new(None)?), stand_in(run, spec)?);
+    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: Some(images) };
+    Ok(Net::new(spec, &build, phase == Phase::Train)?.kernels())
 }
 
 /// What a mini-batch of several ranks is.

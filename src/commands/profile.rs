@@ -2,13 +2,13 @@
 
 use super::{
     draw::{refused, write},
-    inputs::stand_in,
+    inputs::net_kernels,
     origin::in_format,
     plan::{convolutions, largest, shape_kernels},
 };
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, ProfileArgs, required},
+    args::{ProfileArgs, required},
     models::load_net,
     progress::ProfileBar,
     stop::stop,
@@ -22,15 +22,12 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use tensor::{Cpu, Device};
+use tensor::Device;
 use trainer::{
-    Net,
     database::Database,
     files::try_writing,
     host::check_memory,
-    layers::BuildOptions,
     planning::{Planning, Records},
-    spec::Phase,
 };
 
 #[derive(Serialize)]
@@ -85,21 +82,14 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Error> {
 fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     let kernels = match convolutions(&args.shapes, args.net.samples()?)? {
         Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
-        None => net_kernels(args)?,
+        None => {
+            let mut spec = load_net(required(&args.net.model, "--model")?)?.for_phase(args.net.phase);
+            args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
+            net_kernels(&args.run, &spec, args.net.phase)?
+        }
     };
-    Ok(in_format(kernels, args.run.format(), args.run.math))
-}
-
-/// Those of a net, which is built on the CPU wherever its kernels are measured.
-fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
-    let mut spec = load_net(required(&args.net.model, "--model")?)?.for_phase(args.net.phase);
-    if let Some(samples) = args.net.samples()? {
-        spec.set_mini_batch(samples);
-    }
-    let device = Device::Cpu(Cpu::try_new(None)?);
-    let images = Some(stand_in(&args.run, &spec)?);
-    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: images };
-    Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
+    let in_format = |format| in_format(kernels.clone(), format, args.run.math);
+    Ok(args.run.formats().into_iter().flat_map(in_format).collect())
 }
 
 fn planning(args: &ProfileArgs, device: &Device) -> Planning {

@@ -124,6 +124,8 @@ impl Session {
         if let Some(Batch::Samples(samples)) = request.batch {
             spec.set_mini_batch(samples);
         }
+        let (args, ranks) = ((request.run, request.planning), (&request.group, None));
+        let layout = origin.settle_layout(args, (&spec, request.phase), ranks, console)?;
         let is_sought = request.batch == Some(Batch::Largest);
         let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
         batches.iter().for_each(|report| spec.set_mini_batch(report.largest));
@@ -144,7 +146,14 @@ impl Session {
             recorded: origin.recorded.clone(),
             net: NetReport::new(&spec, &net, kernels, synthetic),
             warnings: warn(console, &spec.warnings),
-            notes: request.notes.iter().cloned().chain(limit).chain(ranks_note(spec.share, &net)).collect(),
+            notes: request
+                .notes
+                .iter()
+                .cloned()
+                .chain(limit)
+                .chain(layout)
+                .chain(ranks_note(spec.share, &net))
+                .collect(),
         };
         let updates = request.phase == Phase::Train;
         let group = request.group.clone();
