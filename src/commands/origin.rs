@@ -157,7 +157,10 @@ impl Origin {
         self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
         if let Some(Recorded { file, .. }) = &self.recorded {
-            result.map_err(|error| Error::table(file, error.to_string()))?;
+            result.map_err(|error| match error {
+                NetError::Profile(reason) => Error::Refused(format!("cannot plan from {file}: {reason}")),
+                error => error.into(),
+            })?;
             let estimator = self.estimator.as_ref().filter(|_| measured > 0);
             let error = estimator.map(|estimator| estimator.error(self.math));
             self.estimate = error.map(|error| EstimateReport { estimated: measured, error });

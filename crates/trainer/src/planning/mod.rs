@@ -16,8 +16,8 @@ use crate::{
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
 use interruptible::Interruptible;
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Estimator, Kernel, KernelId, Noise, Plan,
-    PlanOptions, ProfileError, Profiler, Progress,
+    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Estimator, Fronts, Kernel, KernelId, Noise,
+    Plan, PlanOptions, ProfileError, Profiler, Progress,
 };
 use source::Source;
 use std::{
@@ -157,7 +157,7 @@ impl Planning {
     }
 
     /// Plans `kernels` on what was measured; each within a limit of its own, if there are `limits` (see
-    /// [`planner::plan_within`]).
+    /// [`Fronts::plan_within`](planner::Fronts::plan_within)).
     ///
     /// # Errors
     /// What the planner says of the limit, or of sizes that were not measured.
@@ -169,7 +169,7 @@ impl Planning {
     ) -> Result<Plan, NetError> {
         let start = Instant::now();
         let plan = match limits {
-            Some(limits) => planner::plan_within(kernels, limits, &self.table, options)?,
+            Some(limits) => Fronts::new(kernels, &self.table, options)?.plan_within(limits, options)?,
             None => planner::plan(kernels, &self.table, options)?,
         };
         self.planning += start.elapsed();
