@@ -51,7 +51,7 @@ const SHAPES: &str = include_str!("../../data/deepbench.csv");
 const MOST_ON_CPU: usize = 32;
 
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
-pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
+pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let mut console = Console::new(false);
     let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).chain([DEEPBENCH]).collect();
     if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {

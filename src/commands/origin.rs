@@ -1,5 +1,6 @@
 //! Where the measurements of a plan come from: a device of this machine, or a table that was recorded on another.
 
+use super::inputs::refuse;
 use crate::{
     Console, Error,
     args::{MeasuringArgs, PlanningArgs, RunArgs},
@@ -58,7 +59,7 @@ impl Origin {
     pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self, Error> {
         let measuring = &planning.measuring;
         let Some(named) = RecordedDevice::named(&run.device) else { return Self::device(run, measuring) };
-        let useless = [
+        let options = [
             (run.threads.is_some(), "--threads"),
             (measuring.benchmark_devices.is_some(), "--benchmark-devices"),
             (measuring.database.is_some(), "--database"),
@@ -66,9 +67,7 @@ impl Origin {
             (measuring.offline, "--offline"),
             (planning.verify, "--verify"),
         ];
-        if let Some((_, option)) = useless.into_iter().find(|&(is_given, _)| is_given) {
-            return Err(usage!("{option} has no effect on --device {}", run.device));
-        }
+        refuse(options, &format!("--device {}", run.device))?;
         if run.format() != Format::F32 {
             return Err(usage!(
                 "--device {} has measurements of {} only, and none of {}",

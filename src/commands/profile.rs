@@ -2,14 +2,13 @@
 
 use super::{
     draw::{refused, write},
-    inputs::stand_in,
+    inputs::{net_spec, refuse, stand_in},
     origin::in_format,
     plan::{convolutions, largest, shape_kernels},
 };
 use crate::{
     Console, Error,
-    args::{DEFAULT_SEED, ProfileArgs, required},
-    models::load_net,
+    args::{DEFAULT_SEED, ProfileArgs},
     progress::ProfileBar,
     stop::stop,
     tables::read_table,
@@ -45,7 +44,7 @@ struct Report {
 }
 
 /// Measures what a policy needs of a net's convolutions, or others, for later runs; or looks after what was measured.
-pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Error> {
+pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let records = args.measuring.records()?;
     if args.merge.is_some() || args.export.is_some() {
@@ -56,9 +55,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Error> {
             "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans"
         ));
     }
-    if records.offline {
-        return Err(usage!("--offline has no effect on `profile`, which measures"));
-    }
+    refuse([(records.offline, "--offline")], "`profile`, which measures")?;
     let device = args.run.device()?;
     let records = args.measuring.records_of(&device)?;
     let kernels = kernels(args)?;
@@ -92,13 +89,13 @@ fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
 
 /// Those of a net, which is built on the CPU wherever its kernels are measured.
 fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
-    let mut spec = load_net(required(&args.net.model, "--model")?)?.for_phase(args.net.phase);
+    let mut spec = net_spec(&args.net)?;
     if let Some(samples) = args.net.samples()? {
         spec.set_mini_batch(samples);
     }
     let device = Device::Cpu(Cpu::try_new(None)?);
-    let images = Some(stand_in(&args.run, &spec)?);
-    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: images };
+    let synthetic = stand_in(args.run.synthetic, &spec)?;
+    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic };
     Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
 }
 

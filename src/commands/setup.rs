@@ -3,20 +3,18 @@
 use super::{
     batch::BatchSearch,
     budget::{self, Budget, Goal},
-    inputs::{ranks_note, scaled_to, stand_in, synthetic, warn},
+    inputs::{ranks_note, refuse, scaled_to, stand_in, synthetic, warn},
     origin::{Origin, in_math},
 };
 use crate::{
     Console, Error,
     args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs},
-    models::load_net,
     progress,
     report::{Header, NetReport},
 };
 use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
 use memory::{Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
-use std::path::Path;
 use tensor::Device;
 use trainer::{
     Group, Net, NetRun, PlanOrigin,
@@ -100,21 +98,16 @@ impl<'a> Request<'a> {
 }
 
 impl Session {
-    /// Reads and builds the net that `model` names, and prints the header.
+    /// Builds the net that `spec`, of the phase of `request`, describes, and prints the header.
     pub(super) fn open(
-        model: &Path,
-        request: &Request<'_>,
-        console: &mut Console,
-    ) -> Result<(Self, Header), Error> {
-        Self::of(request, load_net(model)?.for_phase(request.phase), console)
-    }
-
-    /// The same for a net that is read already, and may differ from its file.
-    pub(super) fn of(
         request: &Request<'_>,
         mut spec: NetSpec,
         console: &mut Console,
     ) -> Result<(Self, Header), Error> {
+        let options = [(request.planning.memory_policy.is_some(), "--memory-policy")];
+        if request.phase == Phase::Test {
+            refuse(options, "a net that is not trained: its feature maps wait for no backward pass")?;
+        }
         let at_start = host::resident();
         let is_run = request.command != "plan";
         let mut origin = match is_run {
@@ -131,8 +124,8 @@ impl Session {
         let options = request.planning.options(scaled_to, None)?;
         let limit = request.planning.limit_note(&options, scaled_to);
         let synthetic = match is_run {
-            true => synthetic(request.run, &spec)?,
-            false => Some(stand_in(request.run, &spec)?),
+            true => synthetic(request.run.synthetic, &spec)?,
+            false => stand_in(request.run.synthetic, &spec)?,
         };
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
         spec.share = request.group.share();
@@ -406,7 +399,7 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         Phase::Train => request.planning.memory_policy.unwrap_or(MemoryPolicy::Joint),
         Phase::Test => MemoryPolicy::Keep,
     };
-    let synthetic = Some(stand_in(request.run, spec)?);
+    let synthetic = stand_in(request.run.synthetic, spec)?;
     let search = BatchSearch {
         spec: spec.clone(),
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },

@@ -87,7 +87,7 @@ pub(super) fn prepare(
     notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
-    let synthetic = synthetic(&args.run, &net)?;
+    let synthetic = synthetic(args.run.synthetic, &net)?;
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
     let seed = group.from_leader(|| Ok::<_, Error>(seed(args)))?;
@@ -151,9 +151,9 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
     spec.epochs = args.epochs;
     if let Some(rate) = args.base_lr {
-        spec.learning_rate.base_lr = rate as f32;
-        if spec.learning_rate.min_lr > rate as f32 {
-            let least = spec.learning_rate.min_lr;
+        spec.learning_rate.base_lr = rate;
+        let least = spec.learning_rate.min_lr;
+        if least > rate {
             return Err(usage!("--base-lr {rate} is below the solver's min_lr, {least}"));
         }
     }
@@ -166,6 +166,9 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     if args.no_snapshot {
         spec.snapshot.interval = 0;
         spec.snapshot.after_train = false;
+    }
+    if args.keep.is_some() && !spec.snapshot.is_wanted() {
+        return Err(usage!("--keep has no effect: the solver writes no snapshots"));
     }
     if let Some(prefix) = &args.snapshot_prefix {
         spec.snapshot.prefix.clone_from(prefix);

@@ -2,6 +2,7 @@
 
 use super::{Net, graph::ValueId};
 use crate::error::NetError;
+use tensor::TensorType;
 
 impl Net {
     /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
@@ -10,17 +11,18 @@ impl Net {
     }
 
     /// Has the values of the blob of this name stay where they are to the end of an iteration, for
-    /// [`Execution::blob`](crate::Execution::blob). To be asked for before the net is laid out.
+    /// [`Execution::blob`](crate::Execution::blob), and says its shape. To be asked for before the net is laid out.
     ///
     /// # Errors
     /// There is no blob of this name, or training does without it: a sum or a ReLU is part of another layer.
-    pub fn keep_blob(&mut self, name: &str) -> Result<(), NetError> {
+    pub fn keep_blob(&mut self, name: &str) -> Result<&TensorType, NetError> {
         if self.gone.iter().any(|gone| gone == name) {
             let message = "is not computed in training, where it is an inner part of a layer";
             return Err(self.error(format!("blob '{name}' {message}")));
         }
-        self.kept.push(self.blob(name)?);
-        Ok(())
+        let value = self.blob(name)?;
+        self.kept.push(value);
+        Ok(&self.graph.values[value].shape)
     }
 
     /// What the blob of this name is at the end.
