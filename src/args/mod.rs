@@ -271,8 +271,9 @@ const SHAPES: &str = "shapes";
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
 /// What has an effect where something is planned only.
 #[rustfmt::skip]
-const OF_PLANNING: [&str; 11] = [
-    "NetArgs", "ShapeArgs", "PlanningArgs", "MeasuringArgs", "explain", "plot", "gpus", "synthetic", "threads", "dtype", "layout",
+const OF_PLANNING: [&str; 19] = [
+    "NetArgs", "ShapeArgs", "MeasuringArgs", "explain", "plot", "gpus", "workspace_limit", "total_workspace", "device_memory",
+    "workspace_policy", "wd_solver", "policy", "max_error", "deterministic", "verify", "synthetic", "threads", "dtype", "layout",
 ];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]

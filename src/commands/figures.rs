@@ -121,7 +121,7 @@ fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<
         origin.profile(kernels, &PlanOptions { batch_size_policy, ..PlanOptions::default() }, console)?;
     }
     // A figure shows what was measured, never an estimate.
-    let table = Arc::new(origin.planning.table().clone());
+    let table = Arc::new(origin.planning.table.clone());
     let measured = studies.into_iter().filter_map(|study| {
         let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
         let finest = finest.into_iter().find(|&policy| table.missing(&study.kernels, policy).is_empty())?;

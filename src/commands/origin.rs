@@ -91,7 +91,7 @@ impl Origin {
     /// Whether the plan is for a GPU: this machine's, or that of a table.
     pub(super) fn on_gpu(&self) -> bool {
         match self.recorded {
-            Some(_) => is_of_gpu(self.planning.table()),
+            Some(_) => is_of_gpu(&self.planning.table),
             None => matches!(self.device, Device::Cuda(_)),
         }
     }
@@ -109,9 +109,9 @@ impl Origin {
         console: &mut Console,
     ) -> Result<(), Error> {
         let mut bar = ProfileBar::default();
-        let warned = self.planning.warnings().len();
+        let warned = self.planning.warnings.len();
         let result = self.planning.complete(kernels, options, |progress| bar.show(progress));
-        self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
+        self.planning.warnings[warned..].iter().for_each(|warning| console.warn(warning));
         self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
         if let Some(Recorded { file, .. }) = &self.recorded {
@@ -119,24 +119,24 @@ impl Origin {
             let estimator = self.estimator.as_ref().filter(|_| measured > 0);
             let error = estimator.map(|estimator| estimator.error(self.math));
             self.estimate = error.map(|error| EstimateReport { estimated: measured, error });
-            let recorded = self.planning.table().len() - measured;
+            let recorded = self.planning.table.len() - measured;
             console
                 .text(format!("  profiling   none: {recorded} (kernel, micro-batch) pairs are recorded"))?;
             return self.estimate.iter().try_for_each(|estimate| console.text(estimate));
         }
         result?;
-        let known = usable(self.planning.table(), kernels, options.batch_size_policy);
+        let known = usable(&self.planning.table, kernels, options.batch_size_policy);
         let known = known.saturating_sub(measured);
-        let Records { database, benchmark_devices, .. } = self.planning.records();
+        let Records { database, benchmark_devices, .. } = &self.planning.records;
         let report = self.profiling.insert(ProfilingReport {
             measured,
             known,
-            seconds: self.planning.profiling().as_secs_f64(),
+            seconds: self.planning.profiling.as_secs_f64(),
             database: database.as_ref().map(|database| database.folder().display().to_string()),
             devices: benchmark_devices.len().max(1),
             policy: options.batch_size_policy,
             coverage: self.planning.coverage(kernels, options),
-            noise: self.planning.noise(),
+            noise: self.planning.noise,
         });
         console.text(report)
     }
@@ -161,7 +161,7 @@ impl Origin {
     /// An error with what this origin has to do with it.
     pub(super) fn explain(&self, error: NetError) -> Error {
         let NetError::Plan(error @ PlanError::NotMeasured(_)) = error else { return error.into() };
-        match self.planning.records().offline {
+        match self.planning.records.offline {
             true => Error::Refused(format!(
                 "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
             )),

@@ -245,13 +245,13 @@ fn report(
     origin: &Origin,
     (plan, budget): (&Plan, Option<BudgetReport>),
 ) -> Result<Report, Error> {
-    let explanation = args.explain.then(|| ExplainReport::new(plan, origin.planning.table()));
+    let explanation = args.explain.then(|| ExplainReport::new(plan, &origin.planning.table));
     let explanation = explanation.transpose().map_err(trainer::NetError::from)?;
     Ok(Report {
         subject,
         profiling: origin.profiling.clone(),
         estimate: origin.estimate,
-        planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
+        planning_ms: origin.planning.planning.as_secs_f64() * 1e3,
         plan: PlanReport { prediction: origin.recorded.is_some(), ..PlanReport::new(plan, &[]) },
         // With a budget it is about that: no one limit is behind the plan.
         explanation: match &budget {

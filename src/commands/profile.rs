@@ -63,7 +63,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let planning = planning(args, &device).with_records(records.clone()).with_stop(stop()?);
     // What is measured for later must have where to go.
     if let Some(database) = &records.database {
-        database.try_adding(&planning.table().device)?;
+        database.try_adding(&planning.table.device)?;
     }
     if let Some(file) = args.out.as_ref().filter(|file| file.is_file() || !file.exists()) {
         try_writing(file).map_err(|source| refused(file, source))?;
@@ -115,12 +115,12 @@ fn measure(
     kernels: &[Kernel],
     console: &mut Console,
 ) -> Result<(CostTable, Report), Error> {
-    let device = planning.table().device.clone();
+    let device = planning.table.device.clone();
     console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
     console.text(format!("  device      {}, {}", device.name, device.library_version))?;
     let (start, mut bar) = (Instant::now(), ProfileBar::default());
     let result = planning.profile_sizes(kernels, args.policy, |progress| bar.show(progress));
-    planning.warnings().iter().for_each(|warning| console.warn(warning));
+    planning.warnings.iter().for_each(|warning| console.warn(warning));
     result?;
     if let Some(error) = planning.take_unstored() {
         return Err(error.into());
@@ -139,7 +139,7 @@ fn measure(
         "  profiling   {} (kernel, micro-batch) pairs measured in {:.1} s, {} known",
         report.measured, report.seconds, report.known
     ))?;
-    Ok((planning.table().clone(), report))
+    Ok((planning.table.clone(), report))
 }
 
 /// Merges tables into the database, or writes what it has.

@@ -75,7 +75,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     console.object(&Report {
         header,
         profiling: session.origin.profiling,
-        planning_ms: session.origin.planning.planning().as_secs_f64() * 1e3,
+        planning_ms: session.origin.planning.planning.as_secs_f64() * 1e3,
         runs,
         comparison,
         batches: session.batches,

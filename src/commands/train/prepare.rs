@@ -101,8 +101,7 @@ pub(super) fn prepare(
             snapshot.display()
         )));
     }
-    let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
-    session.group = group.clone();
+    let mut session = Session::new(origin, (at_start, options), &args.planning, nets, (true, group))?;
     let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;
     if let Some(Resumed { state, .. }) = &resumed {

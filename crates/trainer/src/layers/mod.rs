@@ -90,6 +90,11 @@ impl Declaration {
     pub fn one(top: TensorType) -> Self {
         Self { tops: vec![top], gradients: vec![true], ..Self::default() }
     }
+
+    /// How many of so many bottoms backward reads, from the first on.
+    pub fn bottoms_read(&self, bottoms: usize) -> usize {
+        if self.needs_bottom { bottoms - self.unread_bottoms } else { 0 }
+    }
 }
 
 /// What a backward pass wants to know of a blob.
@@ -206,13 +211,6 @@ impl Absorbed {
     /// Whether the backward pass is among what it takes over.
     pub fn is_backward(self) -> bool {
         matches!(self, Self::Both | Self::BothBySign)
-    }
-}
-
-impl Declaration {
-    /// How many of so many bottoms backward reads, from the first on.
-    pub fn bottoms_read(&self, bottoms: usize) -> usize {
-        if self.needs_bottom { bottoms - self.unread_bottoms } else { 0 }
     }
 }
 

@@ -205,11 +205,7 @@ impl Graph {
                 continue;
             }
             let root = self.values[bottom].root;
-            let fits = match allowed[root] {
-                InPlace::No => false,
-                InPlace::KeepsSign => how == InPlace::KeepsSign,
-                InPlace::Yes => true,
-            };
+            let fits = allowed[root] == InPlace::Yes || allowed[root] == how;
             if fits && self.values[bottom].consumers.len() == 1 {
                 allowed[root] = allowed[root].and(allowed[top]);
                 self.values[top].root = root;

@@ -160,7 +160,7 @@ fn measuring_that_is_stopped_keeps_what_was_measured() {
             .profile_sizes(std::slice::from_ref(&kernel), BatchSizePolicy::PowerOfTwo, |_| ())
             .unwrap_err();
         assert!(matches!(error, NetError::Stopped { kept } if kept == expected), "{error}");
-        assert_eq!(planning.table().len(), 2);
+        assert_eq!(planning.table.len(), 2);
         assert!(stop.unheard.load(Ordering::SeqCst), "nobody listens any more");
     }
     assert_eq!(database.read(&device).unwrap().table.len(), 2);

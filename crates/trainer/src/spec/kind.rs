@@ -20,9 +20,9 @@ macro_rules! layer_types {
         DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
             Plain(FilledData::new(place, &params.shapes, &params.fillers, false)); "Blobs with synthetic contents"
         ImageData(params: ImageDataParams), 0..=0, 2..=2 =>
-            Data(DataLayer::images((place.net, place.layer), params, place.options)?); "Image files from a list"
+            Data(DataLayer::images(place, params)?); "Image files from a list"
         Data(params: DataParams), 0..=0, 1..=2 =>
-            Data(DataLayer::data((place.net, place.layer), params, place.options)?); "Images of MNIST or CIFAR-10"
+            Data(DataLayer::data(place, params)?); "Images of MNIST or CIFAR-10"
         Convolution(params: ConvolutionParams), 1..=1, 1..=1 =>
             Convolution(ConvolutionLayer::new(params.clone(), place.options.device.format()));
             "Convolution, the layer that gets micro-batches"
