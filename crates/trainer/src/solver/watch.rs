@@ -63,7 +63,7 @@ impl Solver {
     pub fn judge(&mut self, loss: f64) -> u64 {
         let (is_new, is_best) = (self.counters.get(JUDGED) != Some(&self.iteration), self.is_best(loss));
         let before = self.counters.get(SINCE).copied().unwrap_or(0);
-        let since = if is_best { 0 } else { before + u64::from(is_new) };
+        let since = if is_best { 0 } else { before.saturating_add(u64::from(is_new)) };
         let mut noted = vec![(JUDGED, self.iteration), (SINCE, since)];
         if is_best {
             noted.extend([(LOSS, loss.to_bits()), (ITERATION, self.iteration)]);
