@@ -1,6 +1,5 @@
 //! From the command line to a training that is ready to begin.
 
-use super::report::Report;
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
@@ -10,7 +9,7 @@ use crate::{
         setup::{Planned, Session, announce},
     },
     models::load_solver,
-    report::{DataReport, Header, NetReport},
+    report::{DataReport, Header, NetReport, TrainReport},
 };
 use planner::Bytes;
 use std::{
@@ -35,7 +34,7 @@ struct Resumed {
 /// A training that is ready to begin, and what was said of it.
 pub(super) struct Prepared {
     pub(super) solver: Solver,
-    pub(super) report: Report,
+    pub(super) report: TrainReport,
     pub(super) averages: MovingAverages,
     /// As long as this is there, no other training writes snapshots to the same place.
     pub(super) place: Option<SnapshotPlace>,
@@ -140,7 +139,8 @@ pub(super) fn prepare(
     }
     let (averages, snapshot) = (MovingAverages::of(&net), snapshot.map(|path| path.display().to_string()));
     let (steps, tests, summary) = (Vec::new(), Vec::new(), None);
-    let report = Report { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
+    let report =
+        TrainReport { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
     Ok(Prepared { solver, report, averages, place, snapshot })
 }
 

@@ -34,7 +34,7 @@ pub use source::DataLayer;
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]
 pub struct Declaration {
-    /// Extents and elements of every top.
+    /// Extents and elements of every top that it may have, of which a file may name fewer.
     pub tops: Vec<TensorType>,
     /// Parameters and persistent state, in the order of Caffe's blobs.
     pub params: Vec<ParamDeclaration>,

@@ -20,7 +20,6 @@ use tensor::{Device, Staging, TensorType, ViewMut};
 pub struct DataLayer {
     loader: Loader,
     constant: bool,
-    tops: usize,
     mini_batch: usize,
 }
 
@@ -166,23 +165,19 @@ impl Reading<'_> {
         transform: &TransformParams,
         prefetch: usize,
     ) -> Result<DataLayer, BoxError> {
-        let &Reading { place: &Place { net, layer, options }, mini_batch, shuffle, .. } = self;
+        let &Reading { place: &Place { net, options, .. }, mini_batch, shuffle, .. } = self;
         let (phase, seed, share) = (net.state.phase, options.seed, net.share);
         let order = LoaderOptions { mini_batch, phase, seed, shuffle, prefetch, share };
         let loader = Loader::new(dataset, transform, order, &options.device)?;
-        Ok(DataLayer { loader, constant: false, tops: layer.tops.len(), mini_batch })
+        Ok(DataLayer { loader, constant: false, mini_batch })
     }
 }
 
 impl Layer for DataLayer {
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         let [c, h, w] = self.loader.out_shape();
-        let shapes = [TensorType::f32(&[self.mini_batch, c, h, w]), TensorType::f32(&[self.mini_batch])];
-        Ok(Declaration {
-            tops: shapes[..self.tops].to_vec(),
-            constant: self.constant,
-            ..Declaration::default()
-        })
+        let tops = vec![TensorType::f32(&[self.mini_batch, c, h, w]), TensorType::f32(&[self.mini_batch])];
+        Ok(Declaration { tops, constant: self.constant, ..Declaration::default() })
     }
 
     fn upload(&mut self, _: &Device, _: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {

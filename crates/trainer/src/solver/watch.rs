@@ -54,9 +54,10 @@ impl Solver {
         self.running.params().all(|(_, spans)| is_finite(spans.data))
     }
 
-    /// Whether a test's `loss` is lower than all before it.
+    /// Whether a test's `loss` is a number, and lower than all before it.
     pub fn is_best(&self, loss: f64) -> bool {
-        self.counters.get(LOSS).is_none_or(|&best| loss < f64::from_bits(best))
+        let best = self.counters.get(LOSS).map(|&best| f64::from_bits(best)).filter(|best| !best.is_nan());
+        !loss.is_nan() && best.is_none_or(|best| loss < best)
     }
 
     /// Takes note of a test's `loss`; says how many tests ago the lowest was, 0 for this one.

@@ -60,7 +60,7 @@ macro_rules! layer_types {
             Plain(SoftmaxWithLoss::new(params, place.layer)); "Cross entropy of classes and labels; and probabilities"
         Objective, 1..=1, 1..=1 => Plain(Objective(place.layer.loss_weight(0)));
             "Adds the sum of its bottom to the objective; made where a layer that is no loss has a loss_weight"
-        Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Plain(Accuracy::new(params, place.layer.tops.len()));
+        Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Plain(Accuracy::new(params));
             "Share of labels among the highest scores; and that of each class"
         Flatten(params: FlattenParams), 1..=1, 1..=1 => Plain(Reshape::Flatten(params.clone()));
             "Several axes become one"
