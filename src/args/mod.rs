@@ -144,10 +144,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "DTYPE", default_value = "fp32",
           value_parser = one_of([("fp32", ElementType::F32), ("bf16", ElementType::Bf16)]))]
     pub dtype: ElementType,
-    /// Order of feature maps on a GPU: nchw, or nhwc (channels last); files of weights and snapshots stay in nchw
-    #[arg(long, value_name = "LAYOUT", default_value = "nchw",
-          value_parser = one_of([("nchw", AxisOrder::Nchw), ("nhwc", AxisOrder::Nhwc)]))]
-    pub layout: AxisOrder,
+    /// Order of feature maps on a GPU: nchw, nhwc (channels last), or auto, the one in which the net's convolutions are
+    /// planned to be faster; files of weights and snapshots stay in nchw
+    #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = one_of(LAYOUTS))]
+    pub layout: &'static [AxisOrder],
     /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
@@ -265,6 +265,12 @@ pub struct PlanArgs {
     pub run: RunArgs,
 }
 
+/// The values of `--layout`: orders of feature maps, of which one is chosen.
+const LAYOUTS: [(&str, &[AxisOrder]); 3] = [
+    ("nchw", &[AxisOrder::Nchw]),
+    ("nhwc", &[AxisOrder::Nhwc]),
+    ("auto", &[AxisOrder::Nchw, AxisOrder::Nhwc]),
+];
 /// The convolutions that may stand instead of a net.
 const SHAPES: &str = "shapes";
 /// What has an effect on a net only.
@@ -378,12 +384,12 @@ impl RunArgs {
     /// # Errors
     /// [`Error::Usage`] if there is none of that name.
     pub fn device(&self) -> Result<Device, Error> {
-        device::open(&self.device, self.threads, self.math == Math::Tf32, self.format())
+        device::open(&self.device, self.threads, self.math == Math::Tf32, self.formats()[0])
     }
 
-    /// What feature maps consist of, and in which order.
-    pub(crate) fn format(&self) -> Format {
-        Format { dtype: self.dtype, layout: self.layout }
+    /// What feature maps consist of, and in which order: with `--layout auto` one format for each.
+    pub(crate) fn formats(&self) -> Vec<Format> {
+        self.layout.iter().map(|&layout| Format { dtype: self.dtype, layout }).collect()
     }
 
     /// Whether that is a GPU.
@@ -443,7 +449,7 @@ mod tests {
             ("--phase VAL", "--phase", "TRAIN or TEST"),
             ("--math fp16", "--math", "fp32 or tf32"),
             ("--dtype fp16", "--dtype", "fp32 or bf16"),
-            ("--layout hwcn", "--layout", "nchw or nhwc"),
+            ("--layout hwcn", "--layout", "nchw or nhwc or auto"),
         ] {
             let message = time(arguments).unwrap_err();
             let sentence = message.lines().next().unwrap();

@@ -17,7 +17,7 @@ use ::figures::{
 };
 use planner::{BatchSizePolicy, Kernel, Math, PlanOptions};
 use std::{collections::BTreeSet, fs, sync::Arc};
-use tensor::{Device, Format};
+use tensor::{AxisOrder, Device, ElementType};
 use trainer::{
     Net,
     layers::{BuildOptions, SyntheticData},
@@ -98,7 +98,7 @@ fn write_page(args: &FiguresArgs, studies: &[Study], all: &[Figure]) -> Result<(
 
 /// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
 fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<Study>, Error> {
-    let (device, Format { dtype, layout }) = (args.device.clone(), Format::F32);
+    let (device, dtype, layout) = (args.device.clone(), ElementType::F32, &[AxisOrder::Nchw][..]);
     let run = RunArgs { device, threads: None, math, dtype, layout, synthetic: None, json: false };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;

@@ -2,15 +2,17 @@
 
 use crate::{
     Console, Error,
-    args::{ImageShape, NetArgs, required},
+    args::{DEFAULT_SEED, ImageShape, NetArgs, RunArgs, required},
     models::load_net,
 };
+use planner::Kernel;
+use tensor::{Cpu, Device};
 use trainer::{
     Net,
     group::Share,
-    layers::SyntheticData,
+    layers::{BuildOptions, SyntheticData},
     prototxt::{Warning, collapsed},
-    spec::{LayerKind, LayerSpec, NetSpec},
+    spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
 
 /// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.
@@ -50,6 +52,13 @@ pub(super) fn synthetic(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Opt
 /// What stands for the data of a net that is not run, and whose data is therefore not opened.
 pub(super) fn stand_in(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
     Ok(synthetic(asked, spec)?.or(Some(SyntheticData { shape: None, stand_in: true })))
+}
+
+/// The kernels of a net, which is built on the CPU wherever they are measured, and whose data is not opened.
+pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec, phase: Phase) -> Result<Vec<Kernel>, Error> {
+    let (device, synthetic) = (Device::Cpu(Cpu::try_new(None)?), stand_in(run.synthetic, spec)?);
+    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic };
+    Ok(Net::new(spec, &build, phase == Phase::Train)?.kernels())
 }
 
 /// What a mini-batch of several ranks is.

@@ -1,6 +1,6 @@
 //! Where the measurements of a plan come from: a device of this machine, or a table that was recorded on another.
 
-use super::inputs::refuse;
+use super::inputs::{net_kernels, refuse};
 use crate::{
     Console, Error,
     args::{MeasuringArgs, PlanningArgs, RunArgs},
@@ -10,7 +10,7 @@ use crate::{
     stop::stop,
     tables::{RecordedDevice, is_of_gpu},
 };
-use cudnn_layers::conv::{ProfileOptions, geometry, kernel_id};
+use cudnn_layers::conv::{ProfileOptions, format, geometry, kernel_id};
 use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Dtype, Estimator, Kernel, Math, Plan, PlanError, PlanOptions,
@@ -19,8 +19,9 @@ use planner::{
 use std::path::Path;
 use tensor::{Cpu, Device, Format};
 use trainer::{
-    NetError,
+    Group, NetError,
     planning::{Planning, Rates, Records},
+    spec::{NetSpec, Phase},
 };
 
 /// Measurements, or the means to make them.
@@ -46,7 +47,7 @@ impl Origin {
         measuring.records()?;
         let device = run.device()?;
         let planning = Planning::new(&device, ProfileOptions::on(&device));
-        let planning = planning.with_records(measuring.records_of(&device)?).with_stop(stop()?);
+        let planning = planning.with(measuring.records_of(&device)?, stop()?);
         Ok(Self::new(device, planning, run.math))
     }
 
@@ -68,12 +69,11 @@ impl Origin {
             (planning.verify, "--verify"),
         ];
         refuse(options, &format!("--device {}", run.device))?;
-        if run.format() != Format::F32 {
+        if let Some(format) = run.formats().first().filter(|&&format| format != Format::F32) {
             return Err(usage!(
-                "--device {} has measurements of {} only, and none of {}",
+                "--device {} has measurements of {} only, and none of {format}",
                 run.device,
-                Format::F32,
-                run.format()
+                Format::F32
             ));
         }
         let (table, file) = named.read(run.math)?;
@@ -94,6 +94,46 @@ impl Origin {
             Some(_) => is_of_gpu(&self.planning.table),
             None => matches!(self.device, Device::Cuda(_)),
         }
+    }
+
+    /// With `--layout auto` on a GPU, settles in which order feature maps lie: that in which the net's convolutions are
+    /// planned to be faster, measured in each, or that of the plan `before`, with which a training resumes. Of several
+    /// ranks the first chooses. Returns a sentence on it.
+    pub(super) fn settle_layout(
+        &mut self,
+        (run, planning): (&RunArgs, &PlanningArgs),
+        (spec, phase): (&NetSpec, Phase),
+        (group, before): (&Group, Option<&Plan>),
+        console: &Console,
+    ) -> Result<Option<String>, Error> {
+        let (formats, Device::Cuda(cuda)) = (run.formats(), self.device.clone()) else { return Ok(None) };
+        if formats.len() == 1 {
+            return Ok(None);
+        }
+        let before = before.and_then(|plan| plan.kernels.first()).map(|planned| format(&planned.kernel.id));
+        let known =
+            formats.iter().position(|format| before.is_some_and(|before| before.layout == format.layout));
+        let (chosen, note) = group.from_leader(|| {
+            if let Some(chosen) = known {
+                return Ok((chosen, format!("--layout auto: {}, as in the snapshot", formats[chosen])));
+            }
+            let (kernels, options) = (net_kernels(run, spec, phase)?, planning.options(None, None)?);
+            let mut times = Vec::new();
+            for &format in &formats {
+                let kernels = in_format(kernels.clone(), format, self.math);
+                let mut bar = ProfileBar::default();
+                self.planning.complete(&kernels, &options, |progress| bar.show(progress))?;
+                times.push(self.plan(&kernels, None, &options)?.time_ms);
+            }
+            self.planning.warnings.iter().for_each(|warning| console.warn(warning));
+            let chosen = usize::from(times[1] < times[0]);
+            let in_order = |at: usize| format!("{:.3} ms in {}", times[at], formats[at]);
+            let (faster, slower) = (in_order(chosen), in_order(1 - chosen));
+            let note = format!("--layout auto: convolutions are planned to take {faster}, and {slower}");
+            Ok::<_, Error>((chosen, note))
+        })?;
+        self.device = Device::Cuda(cuda.with_format(formats[chosen]));
+        Ok(Some(note))
     }
 
     /// What to estimate with where nothing can be measured.

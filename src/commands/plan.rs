@@ -169,7 +169,10 @@ fn plan_shapes(
     let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
     let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
     let options = args.planning.options(scaled_to, None)?;
-    let kernels = in_format(shape_kernels(convolutions, &args.shapes.op), args.run.format(), args.run.math);
+    let [format] = args.run.formats()[..] else {
+        return Err(usage!("--layout auto needs a net, for which it chooses: say nchw or nhwc"));
+    };
+    let kernels = in_format(shape_kernels(convolutions, &args.shapes.op), format, args.run.math);
     if origin.recorded.is_none() {
         check_memory(&origin.device, [largest(&kernels), Bytes::ZERO], None)?;
     }

@@ -2,17 +2,11 @@
 
 use super::{
     draw::{refused, write},
-    inputs::{net_spec, refuse, stand_in},
+    inputs::{net_kernels, net_spec, refuse},
     origin::in_format,
     plan::{convolutions, largest, shape_kernels},
 };
-use crate::{
-    Console, Error,
-    args::{DEFAULT_SEED, ProfileArgs},
-    progress::ProfileBar,
-    stop::stop,
-    tables::read_table,
-};
+use crate::{Console, Error, args::ProfileArgs, progress::ProfileBar, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
@@ -21,15 +15,12 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use tensor::{Cpu, Device};
+use tensor::Device;
 use trainer::{
-    Net,
     database::Database,
     files::try_writing,
     host::check_memory,
-    layers::BuildOptions,
     planning::{Planning, Records},
-    spec::Phase,
 };
 
 #[derive(Serialize)]
@@ -60,7 +51,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let records = args.measuring.records_of(&device)?;
     let kernels = kernels(args)?;
     check_memory(&device, [largest(&kernels), Bytes::ZERO], None)?;
-    let planning = planning(args, &device).with_records(records.clone()).with_stop(stop()?);
+    let planning = planning(args, &device).with(records.clone(), stop()?);
     // What is measured for later must have where to go.
     if let Some(database) = &records.database {
         database.try_adding(&planning.table.device)?;
@@ -82,21 +73,14 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
 fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     let kernels = match convolutions(&args.shapes, args.net.samples()?)? {
         Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
-        None => net_kernels(args)?,
+        None => {
+            let mut spec = net_spec(&args.net)?;
+            args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
+            net_kernels(&args.run, &spec, args.net.phase)?
+        }
     };
-    Ok(in_format(kernels, args.run.format(), args.run.math))
-}
-
-/// Those of a net, which is built on the CPU wherever its kernels are measured.
-fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
-    let mut spec = net_spec(&args.net)?;
-    if let Some(samples) = args.net.samples()? {
-        spec.set_mini_batch(samples);
-    }
-    let device = Device::Cpu(Cpu::try_new(None)?);
-    let synthetic = stand_in(args.run.synthetic, &spec)?;
-    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic };
-    Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
+    let in_format = |format| in_format(kernels.clone(), format, args.run.math);
+    Ok(args.run.formats().into_iter().flat_map(in_format).collect())
 }
 
 fn planning(args: &ProfileArgs, device: &Device) -> Planning {

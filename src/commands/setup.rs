@@ -113,6 +113,8 @@ impl Session {
         if let Some(Batch::Samples(samples)) = request.batch {
             spec.set_mini_batch(samples);
         }
+        let (args, ranks) = ((request.run, request.planning), (&request.group, None));
+        let layout = origin.settle_layout(args, (&spec, request.phase), ranks, console)?;
         let is_sought = request.batch == Some(Batch::Largest);
         let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
         batches.iter().for_each(|report| spec.set_mini_batch(report.largest));
@@ -127,13 +129,14 @@ impl Session {
         spec.share = request.group.share();
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         let kernels = net.kernels().len();
+        let chosen = [limit, layout, ranks_note(spec.share, &net)].into_iter().flatten();
         let header = Header {
             command: request.command,
             device: origin.report(),
             recorded: origin.recorded.clone(),
             net: NetReport::new(&spec, &net, kernels, synthetic),
             warnings: warn(console, &spec.warnings),
-            notes: request.notes.iter().cloned().chain(limit).chain(ranks_note(spec.share, &net)).collect(),
+            notes: request.notes.iter().cloned().chain(chosen).collect(),
         };
         let how = (request.phase == Phase::Train, &request.group);
         let session = Self::new(origin, (at_start, options), request.planning, vec![net], how)?;

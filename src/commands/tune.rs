@@ -21,7 +21,7 @@ use memory::{
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
 use std::fmt;
-use trainer::{Net, layers::BuildOptions, spec::Phase};
+use trainer::{Group, Net, layers::BuildOptions, spec::Phase};
 
 /// The mini-batches that are measured, in parts of the net's.
 const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 2.0 / 3.0, 1.0];
@@ -70,6 +70,9 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
     let base = spec.mini_batch().unwrap_or(1);
     let options = planning.options(None, None)?;
+    let mut console = Console::new(run.json);
+    let ranks = (&Group::default(), None);
+    origin.settle_layout((run, planning), (&spec, Phase::Train), ranks, &console)?;
     let synthetic = stand_in(run.synthetic, &spec)?;
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
@@ -100,7 +103,6 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
         measured_images_per_s,
         learning_rate,
     };
-    let mut console = Console::new(run.json);
     console.text(&advice)?;
     console.object(&Report { header, advice })
 }

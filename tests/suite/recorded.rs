@@ -58,6 +58,8 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
     refused(&folder, "plan --model net.prototxt --math tf32 --device cpu", &["--math tf32"]);
     refused(&folder, "plan --model net.prototxt --dtype bf16 --device cpu", &["--dtype bf16 needs a GPU"]);
     refused(&folder, "time --model net.prototxt --layout nhwc --device cpu", &["--layout nhwc needs a GPU"]);
+    // Where there is one order only, auto is that.
+    folder.succeed("plan --model net.prototxt --layout auto --device cpu");
     let nhwc = "plan --model net.prototxt --layout nhwc --dtype bf16 --device h200";
     refused(&folder, nhwc, &["h200", "FP32 in NCHW only, and none of BF16 in NHWC"]);
     for option in

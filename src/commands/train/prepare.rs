@@ -22,7 +22,7 @@ use trainer::{
     planning::PlanRecord,
     snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest},
     solver::MovingAverages,
-    spec::{NetSpec, SolverSpec},
+    spec::{NetSpec, Phase, SolverSpec},
 };
 
 /// What a snapshot says that has to be known before the nets are built.
@@ -50,7 +50,7 @@ pub(super) fn prepare(
     group: &Group,
     console: &mut Console,
 ) -> Result<Prepared, Error> {
-    let origin = Origin::device(&args.run, &args.planning.measuring)?;
+    let mut origin = Origin::device(&args.run, &args.planning.measuring)?;
     let mut spec = solver_spec(args)?;
     spec.share = group.share();
     let (snapshot, damaged) = group.from_leader(|| {
@@ -86,6 +86,11 @@ pub(super) fn prepare(
     notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
+    let mut sized = net.clone();
+    args.batch.into_iter().for_each(|samples| sized.set_mini_batch(samples));
+    let ranks = (group, recorded.and_then(|record| record.plans.first()));
+    let from = (&args.run, &args.planning);
+    notes.extend(origin.settle_layout(from, (&sized, Phase::Train), ranks, console)?);
     let synthetic = synthetic(args.run.synthetic, &net)?;
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;

@@ -109,27 +109,17 @@ pub enum Need {
     Values,
 }
 
-/// Whether a layer can write its top over its bottom, and its bottom's gradient over its top's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whether a layer can write its top over its bottom, and its bottom's gradient over its top's; the later, the more must
+/// be allowed to happen to what lies there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InPlace {
     /// It cannot.
     #[default]
     No,
-    /// It can.
-    Yes,
     /// It can, and where it lets a gradient pass, the sign of the data stays: [`Need::Sign`] is still met.
     KeepsSign,
-}
-
-impl InPlace {
-    /// What both allow.
-    pub fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::No, _) | (_, Self::No) => Self::No,
-            (Self::Yes, Self::Yes) => Self::Yes,
-            _ => Self::KeepsSign,
-        }
-    }
+    /// It can.
+    Yes,
 }
 
 /// The blobs of one forward step.

@@ -205,9 +205,8 @@ impl Graph {
                 continue;
             }
             let root = self.values[bottom].root;
-            let fits = allowed[root] == InPlace::Yes || allowed[root] == how;
-            if fits && self.values[bottom].consumers.len() == 1 {
-                allowed[root] = allowed[root].and(allowed[top]);
+            if allowed[root] >= how && self.values[bottom].consumers.len() == 1 {
+                allowed[root] = allowed[root].min(allowed[top]);
                 self.values[top].root = root;
                 self.nodes[index].in_place = true;
             }

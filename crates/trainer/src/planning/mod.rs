@@ -103,14 +103,9 @@ impl Planning {
         }
     }
 
-    /// Uses `records`; ignored for a recorded table.
-    pub fn with_records(self, records: Records) -> Self {
-        Self { records, ..self }
-    }
-
-    /// Lets `stop` end measuring; what was measured until then is stored.
-    pub fn with_stop(self, stop: Stop) -> Self {
-        Self { stop, ..self }
+    /// Uses `records`, and lets `stop` end measuring; what was measured until then is stored.
+    pub fn with(self, records: Records, stop: Stop) -> Self {
+        Self { records, stop, ..self }
     }
 
     /// Measures what a plan of `kernels` with `options` needs and is not known yet: under the `adaptive` policy what is

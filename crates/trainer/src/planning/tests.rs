@@ -160,8 +160,7 @@ fn measuring_that_is_stopped_keeps_what_was_measured() {
         let stop = Stop::default();
         let records = Records { database, ..Records::default() };
         let mut planning = Planning::with_profiler(device.clone(), Box::new(Interrupted(stop.clone())))
-            .with_records(records)
-            .with_stop(stop.clone());
+            .with(records, stop.clone());
         // Sizes 4, 2 and 1, in this order.
         let error = planning
             .profile_sizes(std::slice::from_ref(&kernel), BatchSizePolicy::PowerOfTwo, |_| ())
