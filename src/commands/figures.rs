@@ -51,7 +51,7 @@ const SHAPES: &str = include_str!("../../data/deepbench.csv");
 const MOST_ON_CPU: usize = 32;
 
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
-pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
+pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let mut console = Console::new(false);
     let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).chain([DEEPBENCH]).collect();
     if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {
@@ -119,7 +119,7 @@ fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<
         origin.profile(kernels, &PlanOptions { batch_size_policy, ..PlanOptions::default() }, console)?;
     }
     // A figure shows what was measured, never an estimate.
-    let table = Arc::new(origin.planning.table().clone());
+    let table = Arc::new(origin.planning.table.clone());
     let measured = studies.into_iter().filter_map(|study| {
         let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
         let finest = finest.into_iter().find(|&policy| table.missing(&study.kernels, policy).is_empty())?;
