@@ -1,11 +1,10 @@
 //! Why a command could not do what was asked.
 
 use crate::stop;
+use files::database::DatabaseError;
 use std::{fmt::Display, io};
 use thiserror::Error;
-use trainer::{
-    NetError, TrainError, database::DatabaseError, group::RankError, prototxt, snapshot::SnapshotError,
-};
+use trainer::{NetError, TrainError, group::RankError, prototxt, snapshot::SnapshotError};
 
 /// [`Error::Usage`] with a formatted sentence.
 macro_rules! usage {

@@ -6,11 +6,11 @@ use crate::{
     args::{ExportArgs, Target, TrainedArgs},
     models::load_net,
 };
+use files::write_atomically;
 use std::collections::BTreeMap;
 use tensor::{Cpu, Device};
 use trainer::{
     Net, export,
-    files::write_atomically,
     layers::BuildOptions,
     snapshot::{NamedTensor, SnapshotError, Weights, save_tensors},
     spec::Phase,

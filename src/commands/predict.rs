@@ -12,6 +12,7 @@ use crate::{
     report::Header,
     stop::stop,
 };
+use files::write_atomically;
 use serde::Serialize;
 use std::{
     env, fs,
@@ -20,7 +21,6 @@ use std::{
 };
 use trainer::{
     data::{is_image, source_shape},
-    files::write_atomically,
     snapshot::Weights,
     solver::best_classes,
     spec::Phase,

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{Console, Error, args::ProfileArgs, progress::ProfileBar, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
+use files::{database::Database, try_writing};
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
 use std::{
@@ -17,8 +18,6 @@ use std::{
 };
 use tensor::Device;
 use trainer::{
-    database::Database,
-    files::try_writing,
     host::check_memory,
     planning::{Planning, Records},
 };
@@ -154,7 +153,7 @@ fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(
     let mut files = Vec::new();
     for known in database.devices()? {
         known.warning.iter().for_each(|warning| console.warn(warning));
-        let file = folder.join(format!("{}.jsonl", trainer::database::folder_name(&known.table.device)));
+        let file = folder.join(format!("{}.jsonl", files::database::folder_name(&known.table.device)));
         write(&file, known.table.to_json_lines().into_bytes())?;
         console.text(format!(
             "{}: {} (kernel, micro-batch) pairs of {}",

@@ -8,6 +8,7 @@ use crate::{
     report::{Header, StepLine, TestLines, TrainReport},
 };
 use figures::PlanReport;
+use files::{read_regular, try_writing, write_atomically};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
@@ -16,7 +17,6 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
 };
-use trainer::files::{read_regular, try_writing, write_atomically};
 
 /// Where the numbers of a training go besides stdout.
 #[derive(Default)]

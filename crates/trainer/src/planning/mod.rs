@@ -7,12 +7,9 @@ mod source;
 pub(crate) mod tests;
 mod verify;
 
-use crate::{
-    database::{Database, DatabaseError, Known},
-    error::NetError,
-    stop::Stop,
-};
+use crate::{error::NetError, stop::Stop};
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
+use files::database::{Database, DatabaseError, Known};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Estimator, Fronts, Kernel, KernelId, Noise,
     Plan, PlanOptions, ProfileError, Profiler, Progress,

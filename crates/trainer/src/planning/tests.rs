@@ -2,11 +2,11 @@
 
 use super::{PlanRecord, Planning, Records};
 use crate::{
-    database::Database,
     error::NetError,
     snapshot::{load_tensors, save_tensors},
     stop::Stop,
 };
+use files::database::Database;
 use planner::{
     BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, DeviceHeader, Dtype, Explanation, Kernel,
     KernelId, Layout, Math, Measurement, Plan, PlanOptions, PlannedKernel, Profiler, ProfilerError, Request,
