@@ -1,6 +1,6 @@
 //! Where the measurements of a plan come from: a device of this machine, or a table that was recorded on another.
 
-use super::inputs::net_kernels;
+use super::inputs::{net_kernels, refuse};
 use crate::{
     Console, Error,
     args::{MeasuringArgs, PlanningArgs, RunArgs},
@@ -47,7 +47,7 @@ impl Origin {
         measuring.records()?;
         let device = run.device()?;
         let planning = Planning::new(&device, ProfileOptions::on(&device));
-        let planning = planning.with_records(measuring.records_of(&device)?).with_stop(stop()?);
+        let planning = planning.with(measuring.records_of(&device)?, stop()?);
         Ok(Self::new(device, planning, run.math))
     }
 
@@ -60,7 +60,7 @@ impl Origin {
     pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self, Error> {
         let measuring = &planning.measuring;
         let Some(named) = RecordedDevice::named(&run.device) else { return Self::device(run, measuring) };
-        let useless = [
+        let options = [
             (run.threads.is_some(), "--threads"),
             (measuring.benchmark_devices.is_some(), "--benchmark-devices"),
             (measuring.database.is_some(), "--database"),
@@ -68,9 +68,7 @@ impl Origin {
             (measuring.offline, "--offline"),
             (planning.verify, "--verify"),
         ];
-        if let Some((_, option)) = useless.into_iter().find(|&(is_given, _)| is_given) {
-            return Err(usage!("{option} has no effect on --device {}", run.device));
-        }
+        refuse(options, &format!("--device {}", run.device))?;
         if let Some(format) = run.formats().first().filter(|&&format| format != Format::F32) {
             return Err(usage!(
                 "--device {} has measurements of {} only, and none of {format}",
@@ -93,7 +91,7 @@ impl Origin {
     /// Whether the plan is for a GPU: this machine's, or that of a table.
     pub(super) fn on_gpu(&self) -> bool {
         match self.recorded {
-            Some(_) => is_of_gpu(self.planning.table()),
+            Some(_) => is_of_gpu(&self.planning.table),
             None => matches!(self.device, Device::Cuda(_)),
         }
     }
@@ -127,7 +125,7 @@ impl Origin {
                 self.planning.complete(&kernels, &options, |progress| bar.show(progress))?;
                 times.push(self.plan(&kernels, None, &options)?.time_ms);
             }
-            self.planning.warnings().iter().for_each(|warning| console.warn(warning));
+            self.planning.warnings.iter().for_each(|warning| console.warn(warning));
             let chosen = usize::from(times[1] < times[0]);
             let in_order = |at: usize| format!("{:.3} ms in {}", times[at], formats[at]);
             let (faster, slower) = (in_order(chosen), in_order(1 - chosen));
@@ -151,34 +149,37 @@ impl Origin {
         console: &mut Console,
     ) -> Result<(), Error> {
         let mut bar = ProfileBar::default();
-        let warned = self.planning.warnings().len();
+        let warned = self.planning.warnings.len();
         let result = self.planning.complete(kernels, options, |progress| bar.show(progress));
-        self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
+        self.planning.warnings[warned..].iter().for_each(|warning| console.warn(warning));
         self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
         if let Some(Recorded { file, .. }) = &self.recorded {
-            result.map_err(|error| Error::table(file, error.to_string()))?;
+            result.map_err(|error| match error {
+                NetError::Profile(reason) => Error::Refused(format!("cannot plan from {file}: {reason}")),
+                error => error.into(),
+            })?;
             let estimator = self.estimator.as_ref().filter(|_| measured > 0);
             let error = estimator.map(|estimator| estimator.error(self.math));
             self.estimate = error.map(|error| EstimateReport { estimated: measured, error });
-            let recorded = self.planning.table().len() - measured;
+            let recorded = self.planning.table.len() - measured;
             console
                 .text(format!("  profiling   none: {recorded} (kernel, micro-batch) pairs are recorded"))?;
             return self.estimate.iter().try_for_each(|estimate| console.text(estimate));
         }
         result?;
-        let known = usable(self.planning.table(), kernels, options.batch_size_policy);
+        let known = usable(&self.planning.table, kernels, options.batch_size_policy);
         let known = known.saturating_sub(measured);
-        let Records { database, benchmark_devices, .. } = self.planning.records();
+        let Records { database, benchmark_devices, .. } = &self.planning.records;
         let report = self.profiling.insert(ProfilingReport {
             measured,
             known,
-            seconds: self.planning.profiling().as_secs_f64(),
+            seconds: self.planning.profiling.as_secs_f64(),
             database: database.as_ref().map(|database| database.folder().display().to_string()),
             devices: benchmark_devices.len().max(1),
             policy: options.batch_size_policy,
             coverage: self.planning.coverage(kernels, options),
-            noise: self.planning.noise(),
+            noise: self.planning.noise,
         });
         console.text(report)
     }
@@ -203,7 +204,7 @@ impl Origin {
     /// An error with what this origin has to do with it.
     pub(super) fn explain(&self, error: NetError) -> Error {
         let NetError::Plan(error @ PlanError::NotMeasured(_)) = error else { return error.into() };
-        match self.planning.records().offline {
+        match self.planning.records.offline {
             true => Error::Refused(format!(
                 "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
             )),

@@ -110,4 +110,8 @@ fn what_was_not_recorded_is_estimated_and_says_how_well() {
     // A layer of nobody's net; and on a table of powers of two, other sizes.
     folder.succeed("plan --conv n=256,c=96,h=27,k=256,r=5,pad=2 --device h200");
     assert!(folder.json(&recorded("--batch 100"))["estimate"]["estimated"].as_u64() > Some(10));
+    // What nothing can be scaled to is named with what it was to be planned from.
+    let from = "cannot plan from the tables of h200 in this program: cannot profile conv Forward (64x27x27";
+    let grouped = "plan --conv n=8,c=64,h=27,k=64,r=5,pad=2,groups=4 --device h200";
+    refused(&folder, grouped, &[from, "nothing recorded resembles it (Forward, FP32, 4 groups)"]);
 }
