@@ -2,7 +2,10 @@
 
 use super::draw::{refused, write};
 use crate::{Console, Error, args::InitArgs, models::read_template, progress};
-use std::{fs, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 use tensor::Device;
 use trainer::{
     Net,
@@ -74,8 +77,10 @@ fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
 
 /// The name of a task: that of its folder, as far as it can be part of a layer's.
 fn name(folder: &Path) -> String {
-    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let named = |path: io::Result<PathBuf>| Some(path.ok()?.file_name()?.to_string_lossy().into_owned());
+    // `..` has a name only where it leads.
+    let name =
+        named(std::path::absolute(folder)).or_else(|| named(folder.canonicalize())).unwrap_or_default();
     name.replace(|letter: char| !letter.is_alphanumeric(), "_")
 }
 

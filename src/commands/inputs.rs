@@ -55,10 +55,10 @@ pub(super) fn stand_in(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Opti
 }
 
 /// The kernels of a net, which is built on the CPU wherever they are measured, and whose data is not opened.
-pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec, phase: Phase) -> Result<Vec<Kernel>, Error> {
+pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec) -> Result<Vec<Kernel>, Error> {
     let (device, synthetic) = (Device::Cpu(Cpu::try_new(None)?), stand_in(run.synthetic, spec)?);
     let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic };
-    Ok(Net::new(spec, &build, phase == Phase::Train)?.kernels())
+    Ok(Net::new(spec, &build, spec.state.phase == Phase::Train)?.kernels())
 }
 
 /// What a mini-batch of several ranks is.

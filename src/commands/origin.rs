@@ -21,7 +21,7 @@ use tensor::{Cpu, Device, Format};
 use trainer::{
     Group, NetError,
     planning::{Planning, Rates, Records},
-    spec::{NetSpec, Phase},
+    spec::NetSpec,
 };
 
 /// Measurements, or the means to make them.
@@ -102,7 +102,7 @@ impl Origin {
     pub(super) fn settle_layout(
         &mut self,
         (run, planning): (&RunArgs, &PlanningArgs),
-        (spec, phase): (&NetSpec, Phase),
+        spec: &NetSpec,
         (group, before): (&Group, Option<&Plan>),
         console: &Console,
     ) -> Result<Option<String>, Error> {
@@ -117,7 +117,7 @@ impl Origin {
             if let Some(chosen) = known {
                 return Ok((chosen, format!("--layout auto: {}, as in the snapshot", formats[chosen])));
             }
-            let (kernels, options) = (net_kernels(run, spec, phase)?, planning.options(None, None)?);
+            let (kernels, options) = (net_kernels(run, spec)?, planning.options(None, None)?);
             let mut times = Vec::new();
             for &format in &formats {
                 let kernels = in_format(kernels.clone(), format, self.math);

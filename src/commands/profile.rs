@@ -75,7 +75,7 @@ fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
         None => {
             let mut spec = net_spec(&args.net)?;
             args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
-            net_kernels(&args.run, &spec, args.net.phase)?
+            net_kernels(&args.run, &spec)?
         }
     };
     let in_format = |format| in_format(kernels.clone(), format, args.run.math);

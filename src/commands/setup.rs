@@ -114,7 +114,7 @@ impl Session {
             spec.set_mini_batch(samples);
         }
         let (args, ranks) = ((request.run, request.planning), (&request.group, None));
-        let layout = origin.settle_layout(args, (&spec, request.phase), ranks, console)?;
+        let layout = origin.settle_layout(args, &spec, ranks, console)?;
         let is_sought = request.batch == Some(Batch::Largest);
         let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
         batches.iter().for_each(|report| spec.set_mini_batch(report.largest));

@@ -72,7 +72,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let options = planning.options(None, None)?;
     let mut console = Console::new(run.json);
     let ranks = (&Group::default(), None);
-    origin.settle_layout((run, planning), (&spec, Phase::Train), ranks, &console)?;
+    origin.settle_layout((run, planning), &spec, ranks, &console)?;
     let synthetic = stand_in(run.synthetic, &spec)?;
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };

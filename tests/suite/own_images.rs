@@ -162,7 +162,9 @@ fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
     let rate =
         |name: &str| text(&folder.read(&format!("{name}/solver.prototxt"))).contains("base_lr: 0.001\n");
     assert!(!net.contains("phase: TEST }\n  transform") && !folder.path("tuned/val.txt").exists());
-    folder.succeed("init own --data pictures --like tiny.prototxt --size 20");
+    fs::create_dir_all(folder.path("own/lists")).unwrap();
+    folder.succeed("init own/lists/.. --data pictures --like tiny.prototxt --size 20");
+    assert!(text(&folder.read("own/solver.prototxt")).contains("snapshots/own\""));
     let net = text(&folder.read("own/net.prototxt"));
     assert!(net.contains("std_value") && net.contains("crop_size: 20"), "{net}");
     assert!(rate("tuned") && !rate("own"));

@@ -22,7 +22,7 @@ use trainer::{
     planning::PlanRecord,
     snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest},
     solver::MovingAverages,
-    spec::{NetSpec, Phase, SolverSpec},
+    spec::{NetSpec, SolverSpec},
 };
 
 /// What a snapshot says that has to be known before the nets are built.
@@ -90,7 +90,7 @@ pub(super) fn prepare(
     args.batch.into_iter().for_each(|samples| sized.set_mini_batch(samples));
     let ranks = (group, recorded.and_then(|record| record.plans.first()));
     let from = (&args.run, &args.planning);
-    notes.extend(origin.settle_layout(from, (&sized, Phase::Train), ranks, console)?);
+    notes.extend(origin.settle_layout(from, &sized, ranks, console)?);
     let synthetic = synthetic(args.run.synthetic, &net)?;
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
