@@ -49,8 +49,8 @@ impl<'a> Bound<'a> {
         let turn = problem.turn();
         let first = problem.tensors.iter().map(|tensor| tensor.changed).min().unwrap_or(0);
         let last = problem.tensors.iter().filter_map(|tensor| tensor.back).map(|back| turn + back[0]).max();
-        let whole_ms = problem.costs.unlimited_ms(problem.outline);
-        let scale = Scale { capacity, whole_ms, turn, window: [first, last.unwrap_or(turn)] };
+        let scale =
+            Scale { capacity, whole_ms: problem.unlimited_ms, turn, window: [first, last.unwrap_or(turn)] };
         Self { problem, scale, base: base(problem), paths: paths(problem) }
     }
 
@@ -168,7 +168,7 @@ impl<'a> Bound<'a> {
         }
         noted.choice.repeated[index] = again != none || table.is_unseen;
         if again != none {
-            noted.copying[turn + again + 1] -= problem.repeat_ms(index);
+            noted.copying[turn + again + 1] -= problem.units[index].repeat_ms;
         }
         again
     }
@@ -251,7 +251,7 @@ impl Table {
         let seen = || tensors().filter_map(|tensor| Some((tensor, tensor.back?[0])));
         let first = seen().map(|(_, back)| back).min();
         let wanted = read.map(|read| &problem.tensors[read]).filter(|tensor| !tensor.stays);
-        let repeat_ms = if unit.repeats { problem.repeat_ms(index) } else { f64::INFINITY };
+        let repeat_ms = if unit.repeats { unit.repeat_ms } else { f64::INFINITY };
         // What the tensors cost that nobody wants, if they are not computed again.
         let least = |tensor: &Tensor, back: usize| {
             let kept_ms = price.alive(tensor.bytes, tensor.used + 1, turn + back);
@@ -269,12 +269,16 @@ impl Table {
             let kept_ms = price.alive(tensor.bytes, tensor.used + 1, turn + back);
             price.leaving(problem, tensor, kept_ms)
         });
-        for at in 0..=none {
+        let seen_bytes = seen().map(|(tensor, _)| tensor.bytes).sum();
+        let alive_ms: f64 = seen().map(|(tensor, back)| price.alive(tensor.bytes, turn, turn + back)).sum();
+        // From then on nothing changes.
+        let settled = first.filter(|_| unseen.is_none());
+        let settled = settled.map(|first| seen_wanted.map_or(first, |(_, back)| back.max(first)));
+        for at in 0..=settled.unwrap_or(none) {
             // What is first seen before that is there anyway; what nobody sees is made when it is wanted.
             let extends = at < none && first.is_none_or(|first| at <= first);
             if extends && repeat_ms < f64::INFINITY {
-                let alive_ms: f64 =
-                    seen().map(|(tensor, back)| price.alive(tensor.bytes, turn + at, turn + back)).sum();
+                let alive_ms = alive_ms - price.alive(seen_bytes, turn, turn + at);
                 let before_ms = unseen.map_or(0.0, |tensor| price.alive(tensor.bytes, turn, turn + at));
                 let ms = repeat_ms * (1.0 - price.back(turn + at)) + alive_ms + below[at] - before_ms;
                 repeated = if ms < repeated.0 { (ms, at) } else { repeated };
@@ -297,6 +301,10 @@ impl Table {
             let is_needed = at < none || first.is_some();
             (table.ms[at], table.again[at]) =
                 if is_needed && again_ms < stays_ms { (again_ms, repeated.1) } else { (stays_ms, none) };
+        }
+        if let Some(settled) = settled {
+            let (ms, again) = (table.ms[settled], table.again[settled]);
+            (table.ms[settled..].fill(ms), table.again[settled..].fill(again));
         }
         table
     }
@@ -344,7 +352,8 @@ fn base(problem: &Problem<'_>) -> Vec<u64> {
         }
     }
     for (at, sum) in base.iter_mut().enumerate() {
-        *sum += problem.scratch(problem.action(at));
+        let (node, pass) = problem.action(at);
+        *sum += problem.scratch[node][pass];
     }
     base
 }

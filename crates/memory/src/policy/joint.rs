@@ -19,8 +19,8 @@ use super::{
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 
-/// A search climbs by this part of what keeping everything takes: one that only offloads or only computes again, and
-/// one that may do both.
+/// A search climbs by this part of what keeping everything takes: one that only computes again, and one that may offload,
+/// too.
 const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
 const PRICES: [usize; 3] = [200, 30, 800];
@@ -45,14 +45,13 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     if keep.device <= budget {
         return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep });
     }
-    // To do both is never slower than one alone: each is searched by itself.
+    // Not to offload is a search by itself, which finds what is fast without copies.
     let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
-    let mut ways = Vec::from([&without_host, costs, costs].map(|costs| Problem::new(outline, costs)));
-    ways[1].units.iter_mut().for_each(|unit| unit.repeats = false);
-    ways.truncate(if costs.host > Bytes::ZERO { 3 } else { 1 });
+    let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
+    let ways = if costs.host > Bytes::ZERO { &ways[..] } else { &ways[..1] };
     let mut searches: Vec<Search> = ways.iter().map(Search::new).collect();
-    for (way, search) in searches.iter_mut().enumerate() {
-        search.run(budget, (keep.device.0 as f64 * STEPS[way / 2]) as u64);
+    for (search, part) in searches.iter_mut().zip(STEPS) {
+        search.run(budget, (keep.device.0 as f64 * part) as u64);
     }
     let plans = searches.iter().filter_map(|search| search.best(budget));
     let best = plans.min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
@@ -113,6 +112,8 @@ struct Search<'a> {
     /// What changes are taken from: each is good somewhere.
     known: Vec<Choice>,
     random: Random,
+    /// The last one, for its memory.
+    trial: Trial,
 }
 
 impl<'a> Search<'a> {
@@ -134,6 +135,7 @@ impl<'a> Search<'a> {
             found: Vec::new(),
             known: Vec::new(),
             random: Random(0x9E37_79B9_7F4A_7C15),
+            trial: Trial::default(),
         }
     }
 
@@ -166,17 +168,13 @@ impl<'a> Search<'a> {
         self.prices.memory.iter_mut().for_each(|price| *price *= times);
     }
 
-    /// Searches at capacity `number`: from the best that is known or that AccUDNN makes, and from the best answer to
-    /// prices.
+    /// Searches at capacity `number`: from the best that is known, and from the best answer to prices.
     fn climb(&mut self, number: usize, capacity: u64) {
         let known_ms = self.fits.first().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
         self.price = 4.0 * known_ms / capacity as f64;
         let last = std::mem::take(&mut self.fits).into_iter().chain(self.lacks.take());
         self.known.extend(last.map(|(_, choice)| choice));
-        let pinned = self.problem.pin(capacity);
-        self.place(&pinned, capacity);
-        self.known.push(pinned);
         for choice in self.known.clone() {
             self.energy(&choice, f64::INFINITY);
         }
@@ -196,7 +194,11 @@ impl<'a> Search<'a> {
         for (start, hot) in starts.into_iter().zip(HEAT) {
             self.anneal(start, trials, hot);
         }
-        self.fits.clone().iter().for_each(|(_, choice)| self.place(choice, capacity));
+        for (ms, choice) in &self.fits.clone() {
+            if self.found.iter().all(|one| *ms < one.ms) {
+                self.place(choice, capacity);
+            }
+        }
     }
 
     /// Places a choice that was found for `capacity`, wherever that ends.
@@ -231,13 +233,14 @@ impl<'a> Search<'a> {
             // What leaves for the host frees no more than its own size.
             trial.peak.saturating_sub(capacity) + 2 * trial.host.saturating_sub(problem.costs.host.0)
         };
-        let mut trial = problem.compute(choice, capacity);
-        let least = trial.time_ms + self.price * lacks(&trial) as f64;
+        let trial = &mut self.trial;
+        problem.compute(choice, capacity, most, trial);
+        let least = trial.time_ms + self.price * lacks(trial) as f64;
         if least > most {
             return least;
         }
-        problem.copy(choice, capacity, &mut trial);
-        let lacks = lacks(&trial);
+        problem.copy(choice, capacity, trial);
+        let lacks = lacks(trial);
         let energy = trial.time_ms + self.price * lacks as f64;
         if self.lacks.as_ref().is_none_or(|(least, _)| energy < *least) {
             self.lacks = Some((energy, choice.clone()));
@@ -258,6 +261,9 @@ impl<'a> Search<'a> {
         for trial in 0..if self.units.is_empty() { 0 } else { trials } {
             let heat = hot * (cold / hot).powf(trial as f64 / trials as f64);
             let next = self.neighbour(&now);
+            if next == now {
+                continue;
+            }
             let most = energy - heat * (1.0 - self.random.part()).ln();
             let changed = self.energy(&next, most);
             if changed <= most {
@@ -272,7 +278,7 @@ impl<'a> Search<'a> {
         let (problem, count, mut next) = (self.problem, self.units.len(), now.clone());
         let first = self.random.below(count);
         if !self.known.is_empty() && self.random.part() < 0.5 {
-            let len = 1 + (count as f64 * self.random.part().powi(3)) as usize;
+            let len = 1 + (count as f64 * self.random.part().powf(1.5)) as usize;
             let other = &self.known[self.random.below(self.known.len())];
             for &unit in self.units.iter().skip(first).take(len) {
                 next.repeated[unit] = other.repeated[unit];
