@@ -84,15 +84,6 @@ impl Problem<'_> {
     }
 }
 
-/// A choice that was placed.
-struct Found<'a> {
-    /// With its time and peak in the memory that it was found for.
-    trial: (Choice, f64, u64),
-    fitting: Fitting<'a>,
-    /// How long it takes there; infinitely long if it does not fit.
-    ms: f64,
-}
-
 /// A search for the fastest choices.
 struct Search<'a> {
     problem: &'a Problem<'a>,
@@ -100,15 +91,14 @@ struct Search<'a> {
     units: Vec<usize>,
     bound: Bound<'a>,
     prices: Prices,
-    capacity: u64,
     /// What a byte too much costs, in milliseconds.
     price: f64,
     /// The fastest choices that fit, with their times.
     fits: Vec<(f64, Choice)>,
     /// The best where bytes too much are paid for.
     lacks: Option<(f64, Choice)>,
-    /// All that was placed.
-    found: Vec<Found<'a>>,
+    /// All that was placed, with its time in the memory that it was found for; that is infinite if it does not fit.
+    found: Vec<(f64, Fitting<'a>)>,
     /// What changes are taken from: each is good somewhere.
     known: Vec<Choice>,
     random: Random,
@@ -118,7 +108,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(problem: &'a Problem<'a>) -> Self {
-        let bound = Bound::new(problem, 1);
+        let bound = Bound::new(problem);
         let moves = |unit: &usize| {
             let unit = &problem.units[*unit];
             unit.repeats || unit.tensors.iter().any(|&tensor| problem.tensors[tensor].leaves)
@@ -128,7 +118,6 @@ impl<'a> Search<'a> {
             units: (0..problem.units.len()).filter(moves).collect(),
             prices: bound.zero(),
             bound,
-            capacity: 0,
             price: 1.0,
             fits: Vec::new(),
             lacks: None,
@@ -154,7 +143,7 @@ impl<'a> Search<'a> {
         }
         for (number, capacity) in capacities.enumerate() {
             self.climb(number, capacity);
-            if self.found.iter().any(|one| one.ms <= self.bound.scale.whole_ms * (1.0 + 1e-9)) {
+            if self.found.iter().any(|(ms, _)| *ms <= self.problem.unlimited_ms * (1.0 + 1e-9)) {
                 break;
             }
         }
@@ -163,14 +152,14 @@ impl<'a> Search<'a> {
 
     /// Goes on to prices for another capacity: those of a byte stay.
     fn set_capacity(&mut self, capacity: u64) {
-        let times = capacity as f64 / self.bound.scale.capacity as f64;
-        (self.capacity, self.bound.scale.capacity) = (capacity, capacity);
+        let times = capacity as f64 / self.bound.capacity as f64;
+        self.bound.capacity = capacity;
         self.prices.memory.iter_mut().for_each(|price| *price *= times);
     }
 
     /// Searches at capacity `number`: from the best that is known, and from the best answer to prices.
     fn climb(&mut self, number: usize, capacity: u64) {
-        let known_ms = self.fits.first().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
+        let known_ms = self.fits.first().map_or(2.0 * self.problem.unlimited_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
         self.price = 4.0 * known_ms / capacity as f64;
         let last = std::mem::take(&mut self.fits).into_iter().chain(self.lacks.take());
@@ -195,7 +184,7 @@ impl<'a> Search<'a> {
             self.anneal(start, trials, hot);
         }
         for (ms, choice) in &self.fits.clone() {
-            if self.found.iter().all(|one| *ms < one.ms) {
+            if self.found.iter().all(|(other_ms, _)| ms < other_ms) {
                 self.place(choice, capacity);
             }
         }
@@ -205,22 +194,21 @@ impl<'a> Search<'a> {
     fn place(&mut self, choice: &Choice, capacity: u64) {
         let problem = self.problem;
         let carried = problem.carry_out(choice, capacity);
-        let trial = (choice.clone(), carried.time_ms, carried.peak);
-        if carried.host > problem.costs.host.0 || self.found.iter().any(|one| one.trial == trial) {
+        if carried.host > problem.costs.host.0 {
             return;
         }
         let fitting = Fitting::new(problem.outline, problem.costs, carried.actions(problem));
         let ms = fitting
             .workspaces(Bytes(capacity))
             .map_or(f64::INFINITY, |workspace| fitting.time_ms(&workspace));
-        self.found.push(Found { trial, fitting, ms });
+        self.found.push((ms, fitting));
     }
 
     /// The fastest of what was found, within `budget`.
     fn best(&self, budget: Bytes) -> Option<MemoryPlan> {
-        let timed = self.found.iter().filter_map(|one| {
-            let workspace = one.fitting.workspaces(budget).ok()?;
-            Some((one.fitting.time_ms(&workspace), &one.fitting, workspace))
+        let timed = self.found.iter().filter_map(|(_, fitting)| {
+            let workspace = fitting.workspaces(budget).ok()?;
+            Some((fitting.time_ms(&workspace), fitting, workspace))
         });
         let (_, fitting, workspace) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some(fitting.plan(workspace, budget).expect("it was placed"))
@@ -228,7 +216,7 @@ impl<'a> Search<'a> {
 
     /// What a choice costs, noted if it is among the best; if that is more than `most`, perhaps less than it costs.
     fn energy(&mut self, choice: &Choice, most: f64) -> f64 {
-        let (problem, capacity) = (self.problem, self.capacity);
+        let (problem, capacity) = (self.problem, self.bound.capacity);
         let lacks = |trial: &Trial| {
             // What leaves for the host frees no more than its own size.
             trial.peak.saturating_sub(capacity) + 2 * trial.host.saturating_sub(problem.costs.host.0)

@@ -62,8 +62,6 @@ pub(super) struct Problem<'a> {
     pub(super) units: Vec<Unit>,
     /// Gradients of blobs: sizes, and from which backward action to which (one past the last backward action: the end).
     pub(super) diffs: Vec<(u64, [usize; 2])>,
-    /// The tensors in the order in which they can leave.
-    pub(super) leaving: Vec<usize>,
     /// The scratch of each node's passes whose workspace is not chosen here.
     pub(super) scratch: Vec<[u64; 2]>,
     /// Time of an iteration in any amount of memory.
@@ -93,7 +91,6 @@ impl<'a> Problem<'a> {
             diffs,
             tensors: vec![],
             units: vec![],
-            leaving: vec![],
             scratch: outline.nodes.iter().zip(&costs.nodes).map(scratch).collect(),
             unlimited_ms: costs.unlimited_ms(outline),
             outline,
@@ -104,10 +101,6 @@ impl<'a> Problem<'a> {
             let again_ms = |&node: &usize| costs.pass_ms(Action::Recompute(node), Bytes::MAX);
             unit.repeat_ms = unit.nodes.iter().map(again_ms).sum();
         }
-        problem.leaving = (0..problem.tensors.len()).collect();
-        problem
-            .leaving
-            .sort_by_key(|&tensor| (problem.tensors[tensor].changed, problem.tensors[tensor].used));
         problem
     }
 

@@ -40,8 +40,6 @@ pub(super) struct Trial {
     wanted: Vec<usize>,
     /// Of every backward action the first unit that is computed again before it, and of every unit the next.
     again: [Vec<usize>; 2],
-    /// What is left to the workspaces of each node's passes.
-    limits: Vec<[Bytes; 2]>,
 }
 
 impl Trial {
@@ -111,8 +109,9 @@ impl Problem<'_> {
         }
         self.returns(choice, trial);
         self.find_alive(choice, trial);
-        let Trial { ms, needed, steps, peak, limits, time_ms, .. } = trial;
-        refill(limits, std::iter::repeat_n([Bytes::MAX; 2], self.outline.nodes.len()));
+        let Trial { ms, needed, steps, peak, time_ms, .. } = trial;
+        // What is left to the workspaces of each node's passes.
+        let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
         for (&step, &mut alive) in steps.iter().zip(&mut *needed) {
             let (node, pass) = computing(step);
             limits[node][pass] = limits[node][pass].min(Bytes(capacity.saturating_sub(alive)));
@@ -231,13 +230,13 @@ impl Problem<'_> {
             let is_wanted = choice.offloaded[index] && !choice.repeated[tensor.unit];
             is_wanted && tensor.leaves && back[index] != NEVER
         };
-        let leaving = self.leaving.iter().copied().filter(leaves);
-        let out: Vec<Copy> = leaving
-            .map(|index| copy(index, [self.tensors[index].changed, self.tensors[index].used], 0))
-            .collect();
+        let leaving = (0..self.tensors.len()).filter(leaves);
+        let times = |index: usize| [self.tensors[index].changed, self.tensors[index].used];
+        let mut out: Vec<Copy> = leaving.map(|index| copy(index, times(index), 0)).collect();
         if out.is_empty() {
             return;
         }
+        out.sort_by_key(|copy| (copy.ready, copy.needed));
         // Coming back is leaving in a time that runs backward.
         let end = ms.len() - 1;
         let mut coming: Vec<Copy> =
