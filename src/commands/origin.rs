@@ -19,6 +19,7 @@ use std::path::Path;
 use tensor::{Cpu, Device, Format};
 use trainer::{
     NetError,
+    host::lockable,
     planning::{Planning, Rates, Records},
 };
 
@@ -99,7 +100,9 @@ impl Origin {
 
     /// What to estimate with where nothing can be measured.
     pub(super) fn rates(&self) -> Rates {
-        if self.on_gpu() { Rates::GPU } else { Rates::CPU }
+        let rates = if self.on_gpu() { Rates::GPU } else { Rates::CPU };
+        // This machine's memory says nothing of the one that a table was recorded on.
+        if self.recorded.is_some() { rates } else { Rates { host: lockable(), ..rates } }
     }
 
     /// Measures what a plan with `options` needs and is not known, and prints how much that was.

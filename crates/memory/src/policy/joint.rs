@@ -19,8 +19,7 @@ use super::{
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 
-/// A search climbs by this part of what keeping everything takes: one that only computes again, and one that may offload,
-/// too.
+/// A search climbs by this part of what keeping everything takes: one that never offloads, and one that may.
 const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
 const PRICES: [usize; 3] = [200, 30, 800];
@@ -128,7 +127,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Climbs up to `budget`, or to what is as fast as in any memory; AccUDNN's choice for `budget` itself is tried, too.
+    /// Climbs up to `budget`, or to what is as fast as in any memory; AccUDNN's choice for it is tried, too.
     fn run(&mut self, budget: Bytes, step: u64) {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();
@@ -138,16 +137,18 @@ impl<'a> Search<'a> {
         self.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
         let step = ((step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT) as usize;
         let capacities = (least..=budget.0).step_by(step).filter(|_| floor.floor <= budget);
-        if let Ok((choice, capacity, _)) = problem.swapped(floor.floor) {
-            self.place(&choice, capacity);
-        }
+        let swapped = |search: &mut Self, budget| {
+            let choice = problem.swapped(budget).ok();
+            choice.into_iter().for_each(|(choice, capacity, _)| search.place(&choice, capacity));
+        };
+        swapped(self, floor.floor);
         for (number, capacity) in capacities.enumerate() {
             self.climb(number, capacity);
             if self.found.iter().any(|(ms, _)| *ms <= self.problem.unlimited_ms * (1.0 + 1e-9)) {
                 break;
             }
         }
-        self.place(&problem.pin(budget.0), budget.0);
+        swapped(self, budget);
     }
 
     /// Goes on to prices for another capacity: those of a byte stay.
