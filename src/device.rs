@@ -45,9 +45,9 @@ pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
         return Ok(vec![name.to_owned()]);
     }
     // A number alone is that of another GPU.
-    let device = |part: &str| part.parse::<usize>().map_or(part.to_owned(), |gpu| format!("cuda:{gpu}"));
-    let devices: Vec<String> = name.split(',').map(device).collect();
-    devices.iter().try_for_each(|device| ordinal(device).map(drop))?;
+    let gpu = |part: &str| part.parse().map_or_else(|_| ordinal(part), |gpu| Ok(Some(gpu)));
+    let device = |part: &str| Ok(gpu(part)?.map_or(part.to_owned(), |gpu| format!("cuda:{gpu}")));
+    let devices = name.split(',').map(device).collect::<Result<Vec<String>, Error>>()?;
     let is_twice = |&at: &usize| devices[at] != "cpu" && devices[..at].contains(&devices[at]);
     match (0..devices.len()).find(is_twice) {
         Some(at) => Err(usage!("--device {name} has {} twice", devices[at])),
@@ -202,6 +202,17 @@ impl fmt::Display for DeviceReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_gpu_is_no_two_devices_however_it_is_written() {
+        assert_eq!(listed("cpu,cpu").unwrap(), ["cpu", "cpu"]);
+        assert_eq!(listed("cuda,1,cuda:02").unwrap(), ["cuda:0", "cuda:1", "cuda:2"]);
+        for twice in ["cuda,0", "0,cuda:0", "cuda:1,0,cuda:01"] {
+            let refusal = listed(twice).unwrap_err().to_string();
+            assert!(refusal.contains("twice"), "{twice}: {refusal}");
+        }
+        assert!(listed("0,,1").is_err() && listed("cpu,gpu").is_err());
+    }
 
     #[test]
     fn only_devices_that_exist_open() {

@@ -1,11 +1,10 @@
 //! Why a command could not do what was asked.
 
-use crate::stop::{self, SignalError};
+use crate::stop;
+use files::database::DatabaseError;
 use std::{fmt::Display, io};
 use thiserror::Error;
-use trainer::{
-    NetError, TrainError, database::DatabaseError, group::RankError, prototxt, snapshot::SnapshotError,
-};
+use trainer::{NetError, TrainError, group::RankError, prototxt, snapshot::SnapshotError};
 
 /// [`Error::Usage`] with a formatted sentence.
 macro_rules! usage {
@@ -60,9 +59,6 @@ pub enum Error {
         /// The exit code that tells of the signal.
         exit_code: u8,
     },
-    /// The system does not let us wait for signals.
-    #[error(transparent)]
-    Signals(#[from] SignalError),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),

@@ -6,7 +6,7 @@
 //! crate measures every algorithm, plans the split of every convolution kernel, and trains and times nets with the
 //! plan.
 //!
-//! It is a facade: the work is done in five crates, re-exported here, each of which knows only those on its right.
+//! It is a facade: the work is done in several crates, re-exported here, each of which knows only those on its right.
 //!
 //! ```text
 //! microbatch ──► trainer ──► cudnn_layers ──► planner
@@ -40,6 +40,7 @@
 
 pub use cudnn_layers;
 pub use figures;
+pub use files;
 pub use memory;
 pub use planner;
 pub use tensor;

@@ -8,23 +8,17 @@ use std::{
     io,
     sync::{Arc, OnceLock},
 };
-use thiserror::Error;
-use trainer::{Stop, host};
-
-/// The system does not let us wait for signals.
-#[derive(Debug, Error)]
-#[error("cannot wait for signals: {0}")]
-pub struct SignalError(#[from] io::Error);
+use trainer::{NetError, Stop, host};
 
 static STOP: OnceLock<Stop> = OnceLock::new();
 
 /// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. While nothing listens to it, a signal ends
 /// the process as before; otherwise the second one does.
-pub(crate) fn stop() -> Result<Stop, SignalError> {
+pub(crate) fn stop() -> Result<Stop, NetError> {
     if let Some(stop) = STOP.get() {
         return Ok(stop.clone());
     }
-    let stop = register()?;
+    let stop = register().map_err(|error| NetError::Refused(format!("cannot wait for signals: {error}")))?;
     Ok(STOP.get_or_init(|| stop).clone())
 }
 

@@ -1,5 +1,5 @@
-// The CUDA driver but for its modules, as far as it is called here. Device memory is memory of the processor with guard
-// pages at both ends, and work is done when it is asked for.
+// The CUDA driver but for its modules and streams, as far as it is called here. Device memory is memory of the processor
+// with guard pages at both ends.
 #include "gpu.h"
 #include <cstdint>
 #include <cstdio>
@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 int lost = 0;
+thread_local int context = 0;
 
 namespace {
 
@@ -19,30 +20,42 @@ const std::map<int, std::pair<const char*, const char*>> ERRORS = {
     {INVALID_CONTEXT, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
     {INVALID_HANDLE, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
     {NOT_FOUND, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
+    {NOT_READY, {"CUDA_ERROR_NOT_READY", "device not ready"}},
     {ILLEGAL_INSTRUCTION, {"CUDA_ERROR_ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"}},
     {NOT_WHILE_RECORDING, {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"}},
+    {CAPTURED_EVENT, {"CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded in a capturing stream"}},
+    {ISOLATED_RECORDING, {"CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"}},
     {RECORDING_IS_BROKEN, {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"}},
 };
 
 constexpr size_t GIB = size_t(1) << 30, PAGE = 4096, ALIGNMENT = 512;
 const size_t TOTAL = 8 * GIB;
 
-// Allocations of device memory and their bytes.
+// Allocations of device memory, and of page-locked memory, and their bytes.
 std::mutex memory_lock;
-std::map<char*, size_t> allocations;
+std::map<char*, size_t> allocations, locked;
 size_t used = 0;
 
-thread_local int recordings_here = 0;
-thread_local bool has_context = false;
-thread_local Stream* replaying = nullptr;
-
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Whether this is memory that devices reach by themselves.
+bool is_known(const void* at) {
+    std::lock_guard<std::mutex> guard(memory_lock);
+    char* address = static_cast<char*>(const_cast<void*>(at));
+    auto holds = [=](const std::map<char*, size_t>& memory) {
+        auto next = memory.upper_bound(address);
+        return next != memory.begin() && (--next, address < next->first + next->second);
+    };
+    return holds(allocations) || holds(locked);
+}
 
 int copy(void* to, const void* from, size_t bytes, void* stream) {
     if (int error = refusal()) return error;
     check_range(to, bytes);
     check_range(from, bytes);
-    return enqueue(stream, 0.005 + bytes / 5e7, [=] { memmove(to, from, bytes); });
+    if (int error = enqueue(stream, 0.005 + bytes / 5e7, [=] { memmove(to, from, bytes); })) return error;
+    // Other memory of the host is free again when the call returns.
+    return is_known(to) && is_known(from) ? OK : cuStreamSynchronize(stream);
 }
 
 // Whether a test wants a call to fail: the file that a variable names has its name.
@@ -56,18 +69,9 @@ bool is_refused(const char* call) {
     return is_named;
 }
 
-struct Event {
-    double ms = -1;
-    std::shared_ptr<Recording> recording;
-
-    bool is_recorded_only() const { return recording && recording->is_open; }
-};
-
 }  // namespace
 
-int refusal() { return lost ? lost : has_context ? OK : INVALID_CONTEXT; }
-
-int refusal_of_waiting() { return lost ? lost : recordings_here > 0 ? NOT_WHILE_RECORDING : OK; }
+int refusal() { return lost ? lost : context ? OK : INVALID_CONTEXT; }
 
 // ---- Devices --------------------------------------------------------------------------------------------------------
 
@@ -106,24 +110,22 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
     return OK;
 }
 
-EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
-    *context = reinterpret_cast<void*>(uintptr_t(device + 1));
+EXPORT int cuDevicePrimaryCtxRetain(void** of_device, int device) {
+    *of_device = reinterpret_cast<void*>(uintptr_t(device + 1));
     return lost;
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return OK; }
 
-EXPORT int cuCtxSetCurrent(void* context) {
-    has_context = context != nullptr;
+EXPORT int cuCtxSetCurrent(void* current) {
+    context = int(uintptr_t(current));
     return lost;
 }
 
-EXPORT int cuCtxGetCurrent(void** context) {
-    *context = reinterpret_cast<void*>(uintptr_t(has_context));
+EXPORT int cuCtxGetCurrent(void** current) {
+    *current = reinterpret_cast<void*>(uintptr_t(context));
     return OK;
 }
-
-EXPORT int cuCtxSynchronize() { return refusal_of_waiting(); }
 
 EXPORT int cuGetErrorName(int error, const char** name) {
     auto found = ERRORS.find(error);
@@ -170,6 +172,7 @@ EXPORT int cuMemAlloc_v2(void** address, size_t bytes) {
 
 EXPORT int cuMemFree_v2(void* address) {
     if (int error = refusal()) return error;
+    wait_for_all();
     std::lock_guard<std::mutex> guard(memory_lock);
     auto found = allocations.find(static_cast<char*>(address));
     if (found == allocations.end()) {
@@ -190,10 +193,15 @@ EXPORT int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
     *address = aligned_alloc(ALIGNMENT, rounded(bytes, ALIGNMENT));
     if (!*address) return OUT_OF_MEMORY;
     memset(*address, 0, bytes);
+    std::lock_guard<std::mutex> guard(memory_lock);
+    locked[static_cast<char*>(*address)] = bytes;
     return OK;
 }
 
 EXPORT int cuMemFreeHost(void* address) {
+    wait_for_all();
+    std::lock_guard<std::mutex> guard(memory_lock);
+    locked.erase(static_cast<char*>(address));
     free(address);
     return lost;
 }
@@ -224,125 +232,4 @@ EXPORT int cuMemsetD8Async(void* to, unsigned char value, size_t bytes, void* st
     if (int error = refusal()) return error;
     check_range(to, bytes);
     return enqueue(stream, 0.003 + bytes / 3e9, [=] { memset(to, value, bytes); });
-}
-
-// ---- Streams, events and recordings ---------------------------------------------------------------------------------
-
-int enqueue(void* raw, double ms, std::function<void()> work) {
-    Stream* stream = static_cast<Stream*>(raw);
-    std::lock_guard<std::recursive_mutex> guard(stream->busy);
-    // A stream that joined a recording leaves it when that ends.
-    if (stream->recording && !stream->recording->is_open) stream->recording = nullptr;
-    if (stream->recording) {
-        stream->recording->work.push_back([=] {
-            work();
-            replaying->clock_ms += ms;
-        });
-    } else if (!lost) {
-        work();
-        stream->clock_ms += ms;
-    }
-    return lost;
-}
-
-EXPORT int cuStreamCreate(void** stream, unsigned) {
-    if (int error = refusal()) return error;
-    *stream = new Stream;
-    return OK;
-}
-
-// Events and recordings may still look at it: streams are few, and are kept.
-EXPORT int cuStreamDestroy_v2(void*) { return OK; }
-
-EXPORT int cuStreamSynchronize(void* raw) {
-    Stream* stream = static_cast<Stream*>(raw);
-    std::lock_guard<std::recursive_mutex> guard(stream->busy);
-    if (stream->recording && stream->recording->is_open) {
-        stream->recording->is_broken = true;
-        return NOT_WHILE_RECORDING;
-    }
-    return refusal_of_waiting();
-}
-
-EXPORT int cuStreamWaitEvent(void* raw, void* raw_event, unsigned) {
-    Stream* stream = static_cast<Stream*>(raw);
-    Event* event = static_cast<Event*>(raw_event);
-    if (event->is_recorded_only()) {
-        stream->recording = event->recording;
-    } else if (event->ms > stream->clock_ms) {
-        stream->clock_ms = event->ms;
-    }
-    return lost;
-}
-
-EXPORT int cuStreamBeginCapture_v2(void* raw, int) {
-    Stream* stream = static_cast<Stream*>(raw);
-    if (stream->recording && stream->recording->is_open) return INVALID_VALUE;
-    stream->recording = std::make_shared<Recording>();
-    recordings_here++;
-    return lost;
-}
-
-EXPORT int cuStreamEndCapture(void* raw, void** graph) {
-    Stream* stream = static_cast<Stream*>(raw);
-    *graph = nullptr;
-    if (!stream->recording) return INVALID_VALUE;
-    auto recording = std::move(stream->recording);
-    recording->is_open = false;
-    recordings_here--;
-    if (lost) return lost;
-    if (recording->is_broken) return RECORDING_IS_BROKEN;
-    *graph = new std::shared_ptr<Recording>(recording);
-    return OK;
-}
-
-EXPORT int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
-    *executable = new std::shared_ptr<Recording>(*static_cast<std::shared_ptr<Recording>*>(graph));
-    return lost;
-}
-
-EXPORT int cuGraphLaunch(void* executable, void* stream) {
-    auto recording = *static_cast<std::shared_ptr<Recording>*>(executable);
-    return enqueue(stream, 0.005, [=] {
-        replaying = static_cast<Stream*>(stream);
-        for (auto& work : recording->work) {
-            if (!lost) work();
-        }
-        replaying = nullptr;
-    });
-}
-
-EXPORT int cuGraphDestroy(void* graph) {
-    delete static_cast<std::shared_ptr<Recording>*>(graph);
-    return OK;
-}
-
-EXPORT int cuGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
-
-EXPORT int cuEventCreate(void** event, unsigned) {
-    if (int error = refusal()) return error;
-    *event = new Event;
-    return OK;
-}
-
-// As for streams.
-EXPORT int cuEventDestroy_v2(void*) { return OK; }
-
-EXPORT int cuEventRecord(void* raw, void* raw_stream) {
-    Event* event = static_cast<Event*>(raw);
-    Stream* stream = static_cast<Stream*>(raw_stream);
-    event->recording = stream->recording;
-    return enqueue(stream, 0, [=] { event->ms = (replaying ? replaying : stream)->clock_ms; });
-}
-
-EXPORT int cuEventSynchronize(void* event) {
-    if (lost) return lost;
-    return static_cast<Event*>(event)->is_recorded_only() ? NOT_WHILE_RECORDING : OK;
-}
-
-EXPORT int cuEventElapsedTime_v2(float* ms, void* from, void* to) {
-    double start = static_cast<Event*>(from)->ms, end = static_cast<Event*>(to)->ms;
-    if (start < 0 || end < 0) return INVALID_HANDLE;
-    *ms = end - start;
-    return lost;
 }

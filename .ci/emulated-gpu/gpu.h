@@ -8,21 +8,6 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// Work that was recorded and not done.
-struct Recording {
-    std::vector<std::function<void()>> work;
-    bool is_open = true;
-    bool is_broken = false;
-};
-
-// A stream does its work when it is asked to. Its clock says what the work would take on a GPU, by a model that is the
-// same every time: choices of algorithms do not depend on the machine.
-struct Stream {
-    std::recursive_mutex busy;
-    std::shared_ptr<Recording> recording;
-    double clock_ms = 0;
-};
-
 enum Error {
     OK = 0,
     INVALID_VALUE = 1,
@@ -31,13 +16,19 @@ enum Error {
     INVALID_CONTEXT = 201,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
+    NOT_READY = 600,
     ILLEGAL_INSTRUCTION = 715,
     NOT_WHILE_RECORDING = 900,
     RECORDING_IS_BROKEN = 901,
+    ISOLATED_RECORDING = 905,
+    CAPTURED_EVENT = 907,
 };
 
 // The error that every call returns from now on; 0 if the GPU is not lost.
 extern int lost;
+
+// The context of this thread: the number of its device and 1, or 0.
+extern thread_local int context;
 
 // The first reason for which a call on this thread fails, whatever it asks for; 0 for none.
 int refusal();
@@ -45,8 +36,13 @@ int refusal();
 // The same for what must not be asked for while work is recorded.
 int refusal_of_waiting();
 
-// Does this work, which takes so long by the stream's clock, or records it. 0, or the error if the GPU is lost.
+// Has a stream do this work, which takes so long by its clock, or records it. 0, or the error if the GPU is lost.
 int enqueue(void* stream, double ms, std::function<void()> work);
+
+// Waits for all work of this thread's device.
+void wait_for_all();
+
+EXPORT int cuStreamSynchronize(void* stream);
 
 // Ends the process unless these bytes, if they begin in device memory, are all of one allocation.
 void check_range(const void* from, size_t bytes);

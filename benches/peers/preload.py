@@ -10,8 +10,9 @@ A step is forward, backward and SGD with momentum on made-up images that stay on
 dropout. Each side runs in processes of its own. `--path legacy` is PyTorch's legacy path to cuDNN
 (`TORCH_CUDNN_V8_API_DISABLED=1`), where the workspace of convolutions is capped at `--cap` MiB (`CUDNN_CONV_WSCAP_DBG`; 0: not
 at all); `--path graphs`, its default one, knows no cap, so that there `--cap` limits our plans only. One line for each side: median and
-least step, first step (which measures), memory; then the gain and how far the losses of the first steps are apart, beside how
-far two runs without the library are, of which one chooses other algorithms (Get in the place of Find, or the other way round).
+least step, first step (which measures; with a database, only where `UCUDNN_DATABASE` names one), memory; then the gain and how
+far the losses of the first steps are apart, beside how far two runs without the library are, of which one chooses other
+algorithms (Get in the place of Find, or the other way round).
 `--report` prints what every convolution got.
 """
 
@@ -122,6 +123,7 @@ def run(arguments, is_preloaded, report, algorithms="same"):
         environment["UCUDNN_DEFAULT_WORKSPACE_LIMIT"] = f"{arguments.cap}MiB"
     if is_preloaded:
         environment |= {"LD_PRELOAD": str(arguments.library.resolve()), "MICROBATCH_REPORT": str(report)}
+        environment.setdefault("UCUDNN_DATABASE", "none")
     command = [sys.executable, __file__, "--child", algorithms, *sys.argv[1:]]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     sys.stderr.write(done.stderr)

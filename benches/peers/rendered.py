@@ -13,6 +13,7 @@ curves, and a table (`README.md`). PyTorch holds all images on the device; its a
 
 import argparse
 import json
+import math
 import re
 import struct
 import subprocess
@@ -70,11 +71,18 @@ def statistics_of(task):
     return [float(value) for value in means[::-1]], [float(value) for value in stds[::-1]]
 
 
-def random_areas(torch, images, least=0.25, aspect=4 / 3):
-    """Parts of at least a quarter of each image's area, mirrored or not, in the images' size."""
-    count, draw = len(images), lambda: torch.rand(len(images), device=images.device)
-    area, ratio = least + (1 - least) * draw(), torch.exp((2 * draw() - 1) * torch.log(torch.tensor(aspect)))
-    height, width = ((area / ratio).sqrt().clamp(max=1), (area * ratio).sqrt().clamp(max=1))
+def random_areas(torch, images, least=0.25, aspect=4 / 3, attempts=10):
+    """Parts of at least a quarter of each image's area, mirrored or not, in the images' size.
+
+    As torchvision's RandomResizedCrop and we do, a part that does not fit into the image is drawn again, so that large ones are
+    rarer; the whole image if none has fitted.
+    """
+    count, draw = len(images), lambda *more: torch.rand(*more, len(images), device=images.device)
+    area, ratio = least + (1 - least) * draw(attempts), torch.exp((2 * draw(attempts) - 1) * math.log(aspect))
+    sides = torch.stack([(area / ratio).sqrt(), (area * ratio).sqrt()])
+    fits = (sides <= 1).all(0)
+    first = fits.int().argmax(0)
+    height, width = torch.where(fits.any(0), sides[:, first, torch.arange(count, device=images.device)], 1.0)
     middle = [(2 * draw() - 1) * (1 - side) for side in (width, height)]
     turn = torch.where(draw() < 0.5, -1.0, 1.0)
     zero = torch.zeros(count, device=images.device)
@@ -155,12 +163,15 @@ def train_by_pytorch(args):
 
 def save(path, state):
     """A state dict as safetensors."""
+    values = {name: value.detach().cpu().contiguous() for name, value in state.items() if value.is_floating_point()}
+    save_bytes(path, {name: (list(value.shape), value.numpy().tobytes()) for name, value in values.items()})
+
+
+def save_bytes(path, tensors):
     header, data = {}, b""
-    for name, value in state.items():
-        if value.is_floating_point():
-            values = value.detach().cpu().contiguous().numpy().tobytes()
-            header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [len(data), len(data) + len(values)]}
-            data += values
+    for name, (shape, values) in tensors.items():
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
@@ -229,9 +240,9 @@ def compare(args, shapes, rows):
 def tune(args, shapes, rows):
     halves(args, shapes)
     weights = args.out / "known.safetensors"
-    # With `--weights` a net keeps torchvision's normalization: so do the weights that it starts from. Any file will do
-    # for that.
-    weights.write_bytes(struct.pack("<Q", 2) + b"{}")
+    # With `--weights` a net keeps torchvision's normalization: so do the weights that it starts from. Any file with a
+    # layer of the net will do for that.
+    save_bytes(weights, {"conv1.weight": ([64, 3, 7, 7], bytes(4 * 64 * 3 * 7 * 7))})
     known = init(args, "half", args.out / "known", args.epochs, args.batch, 1, "--weights", weights)
     solver = (known / "solver.prototxt").read_text()
     rate = float(re.search(r"base_lr: (\S+)", solver)[1])

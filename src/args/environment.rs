@@ -1,6 +1,7 @@
 //! The original's environment variables, under the options.
 
 use crate::Error;
+use files::database::default_folder;
 use std::{collections::BTreeMap, env, fmt::Display, path::PathBuf, str::FromStr};
 
 /// Which micro-batch sizes may be used.
@@ -19,25 +20,22 @@ pub(super) const DEVICES: &str = "UCUDNN_BENCHMARK_DEVICES";
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: BTreeMap<&'static str, String>,
-    /// The user's folder for what can be made again.
-    pub(super) cache: Option<PathBuf>,
+    /// Where measurements are kept if no variable says so.
+    pub(super) measurements: Option<PathBuf>,
 }
 
 impl Environment {
     /// This process's.
     pub fn of_process() -> Self {
         let variable = |name| Some(env::var_os(name)?.to_string_lossy().into_owned());
-        // As the XDG base directory specification has it: a relative path counts as none.
-        let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-        Self { cache, ..Self::new(variable) }
+        Self { measurements: default_folder(), ..Self::new(variable) }
     }
 
     /// What `variable` says of each name.
     pub fn new(mut variable: impl FnMut(&'static str) -> Option<String>) -> Self {
         let names = [POLICY, LIMIT, TOTAL, DATABASE, DEVICES].into_iter();
         let set = names.filter_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)));
-        Self { variables: set.collect(), cache: None }
+        Self { variables: set.collect(), measurements: None }
     }
 
     /// The value of the variable `name`, if it is set.

@@ -2,7 +2,7 @@
 
 pub(super) const EXIT_CODES: &str = "\
 Sizes are bytes or have a unit: 64MiB, 64M and 64Mi are 2^26 bytes, 64MB are 64,000,000.
-Exit codes: 0 success, 1 failure, 2 options that cannot be honoured, 128 + N a training that signal N has stopped.";
+Exit codes: 0 success, 1 failure, 2 options that cannot be honoured, 128 + N what signal N has stopped.";
 
 pub(super) const TIME: &str = "\
 Examples:

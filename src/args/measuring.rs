@@ -3,12 +3,10 @@
 use super::environment::{DATABASE, DEVICES, Environment};
 use crate::Error;
 use clap::Args;
-use std::path::{Path, PathBuf};
+use files::database::Database;
+use std::path::PathBuf;
 use tensor::{Device, cuda::probe};
-use trainer::{
-    database::Database,
-    planning::{BenchmarkDevices, Records},
-};
+use trainer::planning::{BenchmarkDevices, Records};
 
 /// The options about measurements.
 #[derive(Clone, Debug, Default, Args)]
@@ -39,22 +37,14 @@ impl MeasuringArgs {
     /// [`Error::Usage`]: a database that is a file, or none to plan from without measuring.
     pub fn records(&self) -> Result<Records, Error> {
         let environment = &self.environment;
-        let default = || environment.cache.as_ref().map(|cache| cache.join("microbatch/measurements"));
         let of_variable = environment.get(DATABASE)?;
-        let named = self.database.as_ref().or(of_variable.as_ref());
-        let folder = match named {
-            _ if self.no_database => None,
-            Some(name) => Some(name.clone()).filter(|name| name != Path::new("none")),
-            None => default(),
-        };
-        if let Some(file) = folder.as_ref().filter(|folder| folder.is_file()) {
-            let file = file.display();
-            return Err(usage!("the measurement database {file} is a file; it must be a folder, new or not"));
-        }
-        if self.offline && folder.is_none() {
+        let named =
+            if self.no_database { Some("none".into()) } else { self.database.clone().or(of_variable) };
+        let database = Database::named(named.as_deref(), environment.measurements.clone());
+        let database = database.map_err(Error::Usage)?;
+        if self.offline && database.is_none() {
             return Err(usage!("--offline needs a database to plan from, and there is none"));
         }
-        let database = folder.map(Database::new);
         Ok(Records { database, offline: self.offline, benchmark_devices: Vec::new() })
     }
 
@@ -95,9 +85,10 @@ mod tests {
 
     #[test]
     fn the_database_is_in_the_cache_unless_somebody_says_otherwise() {
+        let cache = "/home/me/.cache/microbatch/measurements";
         let environment = |database: &str| {
             let mut environment = Environment::new(|name| (name == DATABASE).then(|| database.to_owned()));
-            environment.cache = Some("/home/me/.cache".into());
+            environment.measurements = Some(cache.into());
             environment
         };
         let typed = |database: Option<&str>, no_database| MeasuringArgs {
@@ -105,7 +96,6 @@ mod tests {
             no_database,
             ..MeasuringArgs::default()
         };
-        let cache = "/home/me/.cache/microbatch/measurements";
         for (args, variable, expected) in [
             (typed(None, false), "", Some(cache)),
             (typed(None, false), "/data", Some("/data")),

@@ -27,9 +27,7 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::Phase;
-use values::{
-    axis_order, batch, convexity, count, drawing, dtype, image_shape, link, math, op, phase, positive,
-};
+use values::{batch, convexity, count, drawing, image_shape, link, one_of, op, positive};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -103,7 +101,7 @@ pub enum Command {
         /// The family
         family: Family,
         /// Its layers with weights: 16 and any multiple of five more, which the five groups share
-        #[arg(long, default_value_t = 16)]
+        #[arg(long, default_value_t = 16, value_parser = count::<10_016>)]
         depth: usize,
     },
     /// Print completions of the command line for a shell
@@ -138,15 +136,18 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = count::<1024>, allow_negative_numbers = true)]
     pub threads: Option<usize>,
     /// Arithmetic of matrix products on a GPU: fp32, or tf32 (inputs rounded to 10-bit mantissas)
-    #[arg(long, value_name = "MATH", default_value = "fp32", value_parser = math)]
+    #[arg(long, value_name = "MATH", default_value = "fp32",
+          value_parser = one_of([("fp32", Math::Fp32), ("tf32", Math::Tf32)]))]
     pub math: Math,
     /// Numbers of feature maps and their gradients on a GPU: fp32, or bf16 (8 bits of mantissa); weights, statistics
     /// and losses stay in fp32
-    #[arg(long, value_name = "DTYPE", default_value = "fp32", value_parser = dtype)]
+    #[arg(long, value_name = "DTYPE", default_value = "fp32",
+          value_parser = one_of([("fp32", ElementType::F32), ("bf16", ElementType::Bf16)]))]
     pub dtype: ElementType,
-    /// Order of feature maps on a GPU: nchw, or nhwc (channels last); files of weights and snapshots stay in nchw
-    #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = axis_order)]
-    pub layout: AxisOrder,
+    /// Order of feature maps on a GPU: nchw, nhwc (channels last), or auto, the one in which the net's convolutions are
+    /// planned to be faster; files of weights and snapshots stay in nchw
+    #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = one_of(LAYOUTS))]
+    pub layout: &'static [AxisOrder],
     /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
     #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
           value_parser = image_shape)]
@@ -164,7 +165,8 @@ pub struct NetArgs {
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// The phase: TRAIN, or TEST to run forward only
-    #[arg(long, value_name = "PHASE", default_value = "TRAIN", value_parser = phase)]
+    #[arg(long, value_name = "PHASE", default_value = "TRAIN",
+          value_parser = one_of([("TRAIN", Phase::Train), ("TEST", Phase::Test)]))]
     pub phase: Phase,
     /// Samples per mini-batch, or max, as many as --device-memory holds; overrides the file's
     #[arg(long, value_name = "N", value_parser = batch, allow_negative_numbers = true)]
@@ -218,7 +220,7 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub time: TimeArgs,
     /// Learning rate at the net's own mini-batch
-    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = positive)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = positive::<f64>)]
     pub base_lr: f64,
     /// How soon larger steps stop to help: 0 is a rate in proportion to the mini-batch, and no rate is above 1/C
     #[arg(long, value_name = "C", default_value_t = 0.0, value_parser = convexity)]
@@ -242,7 +244,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE", requires = "device_memory")]
     pub trace: Option<PathBuf>,
     /// List the kernels that were recorded of --device, and plan nothing
-    #[arg(long, help_heading = "Planning", conflicts_with_all = ["NetArgs", "ShapeArgs", "explain"])]
+    #[arg(long, help_heading = "Planning", conflicts_with_all = OF_PLANNING)]
     pub list: bool,
     /// Draw what every kernel would take, undivided and as planned (with --gpus: images/s by their number), into this
     /// file: .svg or .png
@@ -263,10 +265,22 @@ pub struct PlanArgs {
     pub run: RunArgs,
 }
 
+/// The values of `--layout`: orders of feature maps, of which one is chosen.
+const LAYOUTS: [(&str, &[AxisOrder]); 3] = [
+    ("nchw", &[AxisOrder::Nchw]),
+    ("nhwc", &[AxisOrder::Nhwc]),
+    ("auto", &[AxisOrder::Nchw, AxisOrder::Nhwc]),
+];
 /// The convolutions that may stand instead of a net.
 const SHAPES: &str = "shapes";
 /// What has an effect on a net only.
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
+/// What has an effect where something is planned only.
+#[rustfmt::skip]
+const OF_PLANNING: [&str; 19] = [
+    "NetArgs", "ShapeArgs", "MeasuringArgs", "explain", "plot", "gpus", "workspace_limit", "total_workspace", "device_memory",
+    "workspace_policy", "wd_solver", "policy", "max_error", "deterministic", "verify", "synthetic", "threads", "dtype", "layout",
+];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]
 const OF_MEASURING: [&str; 16] = [
@@ -370,12 +384,12 @@ impl RunArgs {
     /// # Errors
     /// [`Error::Usage`] if there is none of that name.
     pub fn device(&self) -> Result<Device, Error> {
-        device::open(&self.device, self.threads, self.math == Math::Tf32, self.format())
+        device::open(&self.device, self.threads, self.math == Math::Tf32, self.formats()[0])
     }
 
-    /// What feature maps consist of, and in which order.
-    pub(crate) fn format(&self) -> Format {
-        Format { dtype: self.dtype, layout: self.layout }
+    /// What feature maps consist of, and in which order: with `--layout auto` one format for each.
+    pub(crate) fn formats(&self) -> Vec<Format> {
+        self.layout.iter().map(|&layout| Format { dtype: self.dtype, layout }).collect()
     }
 
     /// Whether that is a GPU.
@@ -435,7 +449,7 @@ mod tests {
             ("--phase VAL", "--phase", "TRAIN or TEST"),
             ("--math fp16", "--math", "fp32 or tf32"),
             ("--dtype fp16", "--dtype", "fp32 or bf16"),
-            ("--layout hwcn", "--layout", "nchw or nhwc"),
+            ("--layout hwcn", "--layout", "nchw or nhwc or auto"),
         ] {
             let message = time(arguments).unwrap_err();
             let sentence = message.lines().next().unwrap();

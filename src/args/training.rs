@@ -30,8 +30,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "max_iter")]
     pub epochs: Option<usize>,
     /// Learning rate that the policy varies; overrides the file's
-    #[arg(long, value_name = "RATE", value_parser = positive)]
-    pub base_lr: Option<f64>,
+    #[arg(long, value_name = "RATE", value_parser = positive::<f32>)]
+    pub base_lr: Option<f32>,
     /// End once N tests in a row have found no lower loss
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "no_test")]
     pub patience: Option<usize>,
@@ -135,12 +135,9 @@ pub struct PredictArgs {
 /// `microbatch export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// The net: a file in Caffe's text format, or a model's name, such as alexnet
-    #[arg(long, value_name = "FILE")]
-    pub model: PathBuf,
-    /// Its weights, in any form that `train` takes; of several files later ones win
-    #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
-    pub weights: Vec<PathBuf>,
+    /// What is exported.
+    #[command(flatten)]
+    pub trained: TrainedArgs,
     /// For whom
     #[arg(long)]
     pub to: Target,

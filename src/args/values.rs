@@ -1,9 +1,10 @@
 //! Reading the values of options.
 
-use planner::{Bytes, ConvOp, Math};
-use std::path::{Path, PathBuf};
-use tensor::{AxisOrder, ElementType};
-use trainer::spec::Phase;
+use planner::{Bytes, ConvOp};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 /// Channels, height and width of an image, if given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,16 +30,19 @@ pub(super) fn batch(text: &str) -> Result<Batch, String> {
     if text.eq_ignore_ascii_case("max") { Ok(Batch::Largest) } else { Ok(count::<1_000_000>(text)?.into()) }
 }
 
-/// A number above 0.
-pub(super) fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| "it must be a number above 0".to_owned())
+/// Reads a number that `holds`; `must` says what it has to be.
+fn number<T: FromStr>(text: &str, must: &str, holds: impl Fn(&T) -> bool) -> Result<T, String> {
+    text.parse().ok().filter(holds).ok_or_else(|| format!("it must be {must}"))
+}
+
+/// A number above 0, of single or double precision.
+pub(super) fn positive<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
+    number(text, "a number above 0", |&number: &T| number.into().is_finite() && number.into() > 0.0)
 }
 
 /// A part of a whole: from 0 to below 1.
 pub(super) fn part(text: &str) -> Result<f64, String> {
-    let part = text.parse().ok().filter(|part| (0.0..1.0).contains(part));
-    part.ok_or_else(|| "it must be a number from 0 to below 1".to_owned())
+    number(text, "a number from 0 to below 1", |part| (0.0..1.0).contains(part))
 }
 
 /// Microseconds of latency and GB/s of what joins two GPUs.
@@ -69,8 +73,7 @@ pub(super) fn exact(size: Bytes) -> String {
 
 /// A whole number from 1 to `MOST`.
 pub(super) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
-    number.ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
+    number(text, &format!("a whole number from 1 to {MOST}"), |number| (1..=MOST).contains(number))
 }
 
 /// A file to draw into.
@@ -84,35 +87,18 @@ pub(super) fn drawing(text: &str) -> Result<PathBuf, String> {
 
 /// An accuracy class.
 pub(super) fn max_error(text: &str) -> Result<f32, String> {
-    let error = text.parse().ok().filter(|error: &f32| error.is_finite() && *error > 0.0);
-    error.ok_or_else(|| "it must be a number above 0, such as 1e-6".to_owned())
+    positive(text).map_err(|must| must + ", such as 1e-6")
 }
 
-/// The one of `choices` that has this name, in any case.
-fn choice<T: Copy, const N: usize>(text: &str, choices: [(&str, T); N]) -> Result<T, String> {
-    let found = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
-    let names = || choices.map(|(name, _)| name).join(" or ");
-    found.map(|&(_, choice)| choice).ok_or_else(|| format!("it must be {}", names()))
-}
-
-/// Caffe's name of a phase.
-pub(super) fn phase(text: &str) -> Result<Phase, String> {
-    choice(text, [("TRAIN", Phase::Train), ("TEST", Phase::Test)])
-}
-
-/// The arithmetic of products.
-pub(super) fn math(text: &str) -> Result<Math, String> {
-    choice(text, [("fp32", Math::Fp32), ("tf32", Math::Tf32)])
-}
-
-/// The numbers of feature maps.
-pub(super) fn dtype(text: &str) -> Result<ElementType, String> {
-    choice(text, [("fp32", ElementType::F32), ("bf16", ElementType::Bf16)])
-}
-
-/// The order of feature maps.
-pub(super) fn axis_order(text: &str) -> Result<AxisOrder, String> {
-    choice(text, [("nchw", AxisOrder::Nchw), ("nhwc", AxisOrder::Nhwc)])
+/// Reads the name, in any case, of one of `choices`.
+pub(super) fn one_of<T: Copy + Send + Sync, const N: usize>(
+    choices: [(&'static str, T); N],
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
+    move |text| {
+        let found = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+        let names = || choices.map(|(name, _)| name).join(" or ");
+        found.map(|&(_, choice)| choice).ok_or_else(|| format!("it must be {}", names()))
+    }
 }
 
 /// Channels, height and width, or nothing.

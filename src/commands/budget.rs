@@ -41,14 +41,14 @@ impl<'k> Budget<'k> {
         let limits: Vec<Bytes> =
             (0..self.kernels.len()).map(|kernel| self.room.limit(kernel, self.bytes)).collect();
         let plan = origin.plan(self.kernels, Some(&limits), options)?;
-        let report = BudgetReport::new(self.bytes, &self.room, origin.planning.table(), &plan);
+        let report = BudgetReport::new(self.bytes, &self.room, &origin.planning.table, &plan);
         let report = report.map_err(|error| origin.explain(error.into()))?;
         Ok((plan, report))
     }
 
     /// The smallest budget in which everything stays, and the kernel that sets it.
     pub(super) fn smallest(&self, origin: &Origin, options: &PlanOptions) -> Result<(Bytes, String), Error> {
-        let table = origin.planning.table();
+        let table = &origin.planning.table;
         let fronts = Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into()))?;
         let (smallest, kernel) = fronts.smallest_budget(&self.room);
         Ok((smallest, kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string)))

@@ -5,7 +5,7 @@ use tensor::{Cpu, Device, cuda::probe};
 use trainer::NetError;
 
 /// Lists the devices that nets can run on, and says what is missing if no GPU is among them.
-pub(crate) fn devices(json: bool) -> Result<(), Error> {
+pub(super) fn devices(json: bool) -> Result<(), Error> {
     let mut console = Console::new(json);
     let mut devices = Vec::new();
     if let Ok(gpus) = probe() {

@@ -1,29 +1,30 @@
 //! `microbatch export`.
 
+use super::inputs::stand_in;
 use crate::{
     Console, Error,
-    args::{ExportArgs, Target},
+    args::{ExportArgs, Target, TrainedArgs},
     models::load_net,
 };
+use files::write_atomically;
 use std::collections::BTreeMap;
 use tensor::{Cpu, Device};
 use trainer::{
     Net, export,
-    files::write_atomically,
-    layers::{BuildOptions, SyntheticData},
+    layers::BuildOptions,
     snapshot::{NamedTensor, SnapshotError, Weights, save_tensors},
     spec::Phase,
 };
 
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
-    let spec = load_net(&args.model)?.for_phase(Phase::Test);
+    let TrainedArgs { model, weights } = &args.trained;
+    let spec = load_net(model)?.for_phase(Phase::Test);
     // Nothing runs, and no data are opened.
-    let shape = args.synthetic.and_then(|image| image.0);
-    let synthetic = Some(SyntheticData { shape, stand_in: true });
+    let synthetic = stand_in(args.synthetic, &spec)?;
     let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 0, synthetic };
     let net = Net::new(&spec, &options, false)?;
-    let weights = Weights::load(&args.weights)?;
+    let weights = Weights::load(weights)?;
     let mut console = Console::new(false);
     console.text(weights.copied(&net)?)?;
     let values = weights.values(&net)?;

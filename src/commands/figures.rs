@@ -17,7 +17,7 @@ use ::figures::{
 };
 use planner::{BatchSizePolicy, Kernel, Math, PlanOptions};
 use std::{collections::BTreeSet, fs, sync::Arc};
-use tensor::{Device, Format};
+use tensor::{AxisOrder, Device, ElementType};
 use trainer::{
     Net,
     layers::{BuildOptions, SyntheticData},
@@ -51,12 +51,12 @@ const SHAPES: &str = include_str!("../../data/deepbench.csv");
 const MOST_ON_CPU: usize = 32;
 
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
-pub(crate) fn figures(args: &FiguresArgs) -> Result<(), Error> {
+pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let mut console = Console::new(false);
     let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).chain([DEEPBENCH]).collect();
     if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {
-        let names: Vec<&str> = names.into_iter().collect();
-        return Err(usage!("--net {net} has no figures: choose of {}", names.join(", ")));
+        let names = Vec::from_iter(names).join(", ");
+        return Err(usage!("--net {net} has no figures: choose of {names}"));
     }
     let maths = if is_gpu(&args.device, None) { &[Math::Fp32, Math::Tf32] } else { &[Math::Fp32][..] };
     let mut studies = Vec::new();
@@ -98,7 +98,7 @@ fn write_page(args: &FiguresArgs, studies: &[Study], all: &[Figure]) -> Result<(
 
 /// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
 fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<Study>, Error> {
-    let (device, Format { dtype, layout }) = (args.device.clone(), Format::F32);
+    let (device, dtype, layout) = (args.device.clone(), ElementType::F32, &[AxisOrder::Nchw][..]);
     let run = RunArgs { device, threads: None, math, dtype, layout, synthetic: None, json: false };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;
@@ -106,10 +106,8 @@ fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<
     let most = if on_gpu { usize::MAX } else { MOST_ON_CPU };
     let is_wanted = |name: &str| args.net.iter().any(|net| net == name);
     let by_default = args.net.is_empty();
-    let mut studies = Vec::new();
-    for net in NETS.iter().filter(|net| by_default || is_wanted(net.0)) {
-        studies.push(build(net, most, math)?);
-    }
+    let nets = NETS.iter().filter(|net| by_default || is_wanted(net.0));
+    let mut studies = nets.map(|net| build(net, most, math)).collect::<Result<Vec<_>, _>>()?;
     // A net that stands twice may not any more.
     studies.dedup_by(|a, b| a.kernels == b.kernels);
     if math == Math::Fp32 && (by_default && on_gpu || is_wanted(DEEPBENCH)) {
@@ -121,7 +119,7 @@ fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<
         origin.profile(kernels, &PlanOptions { batch_size_policy, ..PlanOptions::default() }, console)?;
     }
     // A figure shows what was measured, never an estimate.
-    let table = Arc::new(origin.planning.table().clone());
+    let table = Arc::new(origin.planning.table.clone());
     let measured = studies.into_iter().filter_map(|study| {
         let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
         let finest = finest.into_iter().find(|&policy| table.missing(&study.kernels, policy).is_empty())?;
@@ -131,11 +129,8 @@ fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<
 }
 
 /// A net of which nothing is measured yet.
-fn build(
-    &(name, prefix, title, mini_batch, shape): &PaperNet,
-    most: usize,
-    math: Math,
-) -> Result<Study, Error> {
+fn build(net: &PaperNet, most: usize, math: Math) -> Result<Study, Error> {
+    let &(name, prefix, title, mini_batch, shape) = net;
     let model = Model::find(name).expect("the papers' nets are part of the command");
     let mut spec = model.net()?.for_phase(Phase::Train);
     spec.set_mini_batch(mini_batch.min(most));

@@ -1,12 +1,18 @@
 //! What a net is built from besides its file, and what there is to say of that.
 
-use crate::{Console, Error, args::RunArgs};
+use crate::{
+    Console, Error,
+    args::{DEFAULT_SEED, ImageShape, NetArgs, RunArgs, required},
+    models::load_net,
+};
+use planner::Kernel;
+use tensor::{Cpu, Device};
 use trainer::{
     Net,
     group::Share,
-    layers::SyntheticData,
+    layers::{BuildOptions, SyntheticData},
     prototxt::{Warning, collapsed},
-    spec::{LayerKind, LayerSpec, NetSpec},
+    spec::{LayerKind, LayerSpec, NetSpec, Phase},
 };
 
 /// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.
@@ -20,9 +26,22 @@ pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     warnings.iter().map(Warning::to_string).collect()
 }
 
+/// Refuses the first of `options` that is given, as none of them has an effect on `what`.
+pub(super) fn refuse<const N: usize>(options: [(bool, &str); N], what: &str) -> Result<(), Error> {
+    match options.into_iter().find(|&(is_given, _)| is_given) {
+        Some((_, option)) => Err(usage!("{option} has no effect on {what}")),
+        None => Ok(()),
+    }
+}
+
+/// The net that `args` name, in their phase.
+pub(super) fn net_spec(args: &NetArgs) -> Result<NetSpec, Error> {
+    Ok(load_net(required(&args.model, "--model")?)?.for_phase(args.phase))
+}
+
 /// The synthetic images that `--synthetic` asks for; refused for a net without a data set that they could replace.
-pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
-    let Some(shape) = run.synthetic else { return Ok(None) };
+pub(super) fn synthetic(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
+    let Some(shape) = asked else { return Ok(None) };
     let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
     if !spec.layers.iter().any(reads) {
         return Err(usage!("--synthetic has no effect: {} reads no data set", spec.file.display()));
@@ -31,8 +50,15 @@ pub(super) fn synthetic(run: &RunArgs, spec: &NetSpec) -> Result<Option<Syntheti
 }
 
 /// What stands for the data of a net that is not run, and whose data is therefore not opened.
-pub(super) fn stand_in(run: &RunArgs, spec: &NetSpec) -> Result<SyntheticData, Error> {
-    Ok(synthetic(run, spec)?.unwrap_or(SyntheticData { shape: None, stand_in: true }))
+pub(super) fn stand_in(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
+    Ok(synthetic(asked, spec)?.or(Some(SyntheticData { shape: None, stand_in: true })))
+}
+
+/// The kernels of a net, which is built on the CPU wherever they are measured, and whose data is not opened.
+pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec, phase: Phase) -> Result<Vec<Kernel>, Error> {
+    let (device, synthetic) = (Device::Cpu(Cpu::try_new(None)?), stand_in(run.synthetic, spec)?);
+    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic };
+    Ok(Net::new(spec, &build, phase == Phase::Train)?.kernels())
 }
 
 /// What a mini-batch of several ranks is.

@@ -25,11 +25,7 @@ mod time;
 mod train;
 mod tune;
 
-pub(crate) use devices::devices;
-pub(crate) use figures::figures;
 pub(crate) use plan::plan;
-pub(crate) use profile::profile;
-pub(crate) use test::test;
 pub(crate) use time::time;
 pub(crate) use train::train;
 
@@ -46,18 +42,18 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Time(args) => time(&args, &[]),
         Command::Train(args) => train(&args, &[]),
-        Command::Test(args) => test(&args),
+        Command::Test(args) => test::test(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Plot { logs, out, seconds } => plot::plot(&logs, &out, seconds),
         Command::Plan(args) => plan(&args, &[]),
-        Command::Profile(args) => profile(&args),
-        Command::Figures(args) => figures(&args),
+        Command::Profile(args) => profile::profile(&args),
+        Command::Figures(args) => figures::figures(&args),
         Command::Export(args) => export::export(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Init(args) => init::init(&args),
         Command::Data { command: DataCommand::Render(args) } => render::render(&args),
         Command::Run(args) => run::run(&args),
-        Command::Devices { json } => devices(json),
+        Command::Devices { json } => devices::devices(json),
         Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),

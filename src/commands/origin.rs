@@ -1,5 +1,6 @@
 //! Where the measurements of a plan come from: a device of this machine, or a table that was recorded on another.
 
+use super::inputs::{net_kernels, refuse};
 use crate::{
     Console, Error,
     args::{MeasuringArgs, PlanningArgs, RunArgs},
@@ -9,7 +10,7 @@ use crate::{
     stop::stop,
     tables::{RecordedDevice, is_of_gpu},
 };
-use cudnn_layers::conv::{ProfileOptions, geometry, kernel_id};
+use cudnn_layers::conv::{ProfileOptions, format, geometry, kernel_id};
 use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Dtype, Estimator, Kernel, Math, Plan, PlanError, PlanOptions,
@@ -18,9 +19,10 @@ use planner::{
 use std::path::Path;
 use tensor::{Cpu, Device, Format};
 use trainer::{
-    NetError,
+    Group, NetError,
     host::lockable,
     planning::{Planning, Rates, Records},
+    spec::{NetSpec, Phase},
 };
 
 /// Measurements, or the means to make them.
@@ -46,7 +48,7 @@ impl Origin {
         measuring.records()?;
         let device = run.device()?;
         let planning = Planning::new(&device, ProfileOptions::on(&device));
-        let planning = planning.with_records(measuring.records_of(&device)?).with_stop(stop()?);
+        let planning = planning.with(measuring.records_of(&device)?, stop()?);
         Ok(Self::new(device, planning, run.math))
     }
 
@@ -59,7 +61,7 @@ impl Origin {
     pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self, Error> {
         let measuring = &planning.measuring;
         let Some(named) = RecordedDevice::named(&run.device) else { return Self::device(run, measuring) };
-        let useless = [
+        let options = [
             (run.threads.is_some(), "--threads"),
             (measuring.benchmark_devices.is_some(), "--benchmark-devices"),
             (measuring.database.is_some(), "--database"),
@@ -67,15 +69,12 @@ impl Origin {
             (measuring.offline, "--offline"),
             (planning.verify, "--verify"),
         ];
-        if let Some((_, option)) = useless.into_iter().find(|&(is_given, _)| is_given) {
-            return Err(usage!("{option} has no effect on --device {}", run.device));
-        }
-        if run.format() != Format::F32 {
+        refuse(options, &format!("--device {}", run.device))?;
+        if let Some(format) = run.formats().first().filter(|&&format| format != Format::F32) {
             return Err(usage!(
-                "--device {} has measurements of {} only, and none of {}",
+                "--device {} has measurements of {} only, and none of {format}",
                 run.device,
-                Format::F32,
-                run.format()
+                Format::F32
             ));
         }
         let (table, file) = named.read(run.math)?;
@@ -93,15 +92,54 @@ impl Origin {
     /// Whether the plan is for a GPU: this machine's, or that of a table.
     pub(super) fn on_gpu(&self) -> bool {
         match self.recorded {
-            Some(_) => is_of_gpu(self.planning.table()),
+            Some(_) => is_of_gpu(&self.planning.table),
             None => matches!(self.device, Device::Cuda(_)),
         }
     }
 
-    /// What to estimate with where nothing can be measured.
+    /// With `--layout auto` on a GPU, settles in which order feature maps lie: that in which the net's convolutions are
+    /// planned to be faster, measured in each, or that of the plan `before`, with which a training resumes. Of several
+    /// ranks the first chooses. Returns a sentence on it.
+    pub(super) fn settle_layout(
+        &mut self,
+        (run, planning): (&RunArgs, &PlanningArgs),
+        (spec, phase): (&NetSpec, Phase),
+        (group, before): (&Group, Option<&Plan>),
+        console: &Console,
+    ) -> Result<Option<String>, Error> {
+        let (formats, Device::Cuda(cuda)) = (run.formats(), self.device.clone()) else { return Ok(None) };
+        if formats.len() == 1 {
+            return Ok(None);
+        }
+        let before = before.and_then(|plan| plan.kernels.first()).map(|planned| format(&planned.kernel.id));
+        let known =
+            formats.iter().position(|format| before.is_some_and(|before| before.layout == format.layout));
+        let (chosen, note) = group.from_leader(|| {
+            if let Some(chosen) = known {
+                return Ok((chosen, format!("--layout auto: {}, as in the snapshot", formats[chosen])));
+            }
+            let (kernels, options) = (net_kernels(run, spec, phase)?, planning.options(None, None)?);
+            let mut times = Vec::new();
+            for &format in &formats {
+                let kernels = in_format(kernels.clone(), format, self.math);
+                let mut bar = ProfileBar::default();
+                self.planning.complete(&kernels, &options, |progress| bar.show(progress))?;
+                times.push(self.plan(&kernels, None, &options)?.time_ms);
+            }
+            self.planning.warnings.iter().for_each(|warning| console.warn(warning));
+            let chosen = usize::from(times[1] < times[0]);
+            let in_order = |at: usize| format!("{:.3} ms in {}", times[at], formats[at]);
+            let (faster, slower) = (in_order(chosen), in_order(1 - chosen));
+            let note = format!("--layout auto: convolutions are planned to take {faster}, and {slower}");
+            Ok::<_, Error>((chosen, note))
+        })?;
+        self.device = Device::Cuda(cuda.with_format(formats[chosen]));
+        Ok(Some(note))
+    }
+
+    /// What to estimate with where nothing can be measured. Of the host of a recorded device nothing is known here.
     pub(super) fn rates(&self) -> Rates {
         let rates = if self.on_gpu() { Rates::GPU } else { Rates::CPU };
-        // This machine's memory says nothing of the one that a table was recorded on.
         if self.recorded.is_some() { rates } else { Rates { host: lockable(), ..rates } }
     }
 
@@ -113,34 +151,37 @@ impl Origin {
         console: &mut Console,
     ) -> Result<(), Error> {
         let mut bar = ProfileBar::default();
-        let warned = self.planning.warnings().len();
+        let warned = self.planning.warnings.len();
         let result = self.planning.complete(kernels, options, |progress| bar.show(progress));
-        self.planning.warnings()[warned..].iter().for_each(|warning| console.warn(warning));
+        self.planning.warnings[warned..].iter().for_each(|warning| console.warn(warning));
         self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
         if let Some(Recorded { file, .. }) = &self.recorded {
-            result.map_err(|error| Error::table(file, error.to_string()))?;
+            result.map_err(|error| match error {
+                NetError::Profile(reason) => Error::Refused(format!("cannot plan from {file}: {reason}")),
+                error => error.into(),
+            })?;
             let estimator = self.estimator.as_ref().filter(|_| measured > 0);
             let error = estimator.map(|estimator| estimator.error(self.math));
             self.estimate = error.map(|error| EstimateReport { estimated: measured, error });
-            let recorded = self.planning.table().len() - measured;
+            let recorded = self.planning.table.len() - measured;
             console
                 .text(format!("  profiling   none: {recorded} (kernel, micro-batch) pairs are recorded"))?;
             return self.estimate.iter().try_for_each(|estimate| console.text(estimate));
         }
         result?;
-        let known = usable(self.planning.table(), kernels, options.batch_size_policy);
+        let known = usable(&self.planning.table, kernels, options.batch_size_policy);
         let known = known.saturating_sub(measured);
-        let Records { database, benchmark_devices, .. } = self.planning.records();
+        let Records { database, benchmark_devices, .. } = &self.planning.records;
         let report = self.profiling.insert(ProfilingReport {
             measured,
             known,
-            seconds: self.planning.profiling().as_secs_f64(),
+            seconds: self.planning.profiling.as_secs_f64(),
             database: database.as_ref().map(|database| database.folder().display().to_string()),
             devices: benchmark_devices.len().max(1),
             policy: options.batch_size_policy,
             coverage: self.planning.coverage(kernels, options),
-            noise: self.planning.noise(),
+            noise: self.planning.noise,
         });
         console.text(report)
     }
@@ -165,7 +206,7 @@ impl Origin {
     /// An error with what this origin has to do with it.
     pub(super) fn explain(&self, error: NetError) -> Error {
         let NetError::Plan(error @ PlanError::NotMeasured(_)) = error else { return error.into() };
-        match self.planning.records().offline {
+        match self.planning.records.offline {
             true => Error::Refused(format!(
                 "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
             )),

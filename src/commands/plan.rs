@@ -2,7 +2,7 @@
 
 use super::{
     draw::plot,
-    inputs::scaled_to,
+    inputs::{net_spec, scaled_to},
     list::list,
     origin::{Origin, in_format},
     setup::{Planned, Recorded as RecordedPlans, Request, Session, verify},
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Console, Error,
-    args::{Link, NetArgs, PlanArgs, ShapeArgs, required},
+    args::{Link, NetArgs, PlanArgs, ShapeArgs},
     device::DeviceReport,
     report::{Header, ShapesReport, measured_on},
     shapes::{ShapeSpec, read_csv},
@@ -96,7 +96,7 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
 fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<(), Error> {
     let NetArgs { phase, batch, .. } = args.net;
     let request = Request { phase, batch, notes, ..Request::new("plan", &args.planning, &args.run) };
-    let (mut session, header) = Session::open(required(&args.net.model, "--model")?, &request, console)?;
+    let (mut session, header) = Session::open(&request, net_spec(&args.net)?, console)?;
     session.profile(&[], console)?;
     let planned = session.plan(RecordedPlans::default())?;
     let scaling =
@@ -169,7 +169,10 @@ fn plan_shapes(
     let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
     let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
     let options = args.planning.options(scaled_to, None)?;
-    let kernels = in_format(shape_kernels(convolutions, &args.shapes.op), args.run.format(), args.run.math);
+    let [format] = args.run.formats()[..] else {
+        return Err(usage!("--layout auto needs a net, for which it chooses: say nchw or nhwc"));
+    };
+    let kernels = in_format(shape_kernels(convolutions, &args.shapes.op), format, args.run.math);
     if origin.recorded.is_none() {
         check_memory(&origin.device, [largest(&kernels), Bytes::ZERO], None)?;
     }
@@ -245,13 +248,13 @@ fn report(
     origin: &Origin,
     (plan, budget): (&Plan, Option<BudgetReport>),
 ) -> Result<Report, Error> {
-    let explanation = args.explain.then(|| ExplainReport::new(plan, origin.planning.table()));
+    let explanation = args.explain.then(|| ExplainReport::new(plan, &origin.planning.table));
     let explanation = explanation.transpose().map_err(trainer::NetError::from)?;
     Ok(Report {
         subject,
         profiling: origin.profiling.clone(),
         estimate: origin.estimate,
-        planning_ms: origin.planning.planning().as_secs_f64() * 1e3,
+        planning_ms: origin.planning.planning.as_secs_f64() * 1e3,
         plan: PlanReport { prediction: origin.recorded.is_some(), ..PlanReport::new(plan, &[]) },
         // With a budget it is about that: no one limit is behind the plan.
         explanation: match &budget {

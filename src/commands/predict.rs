@@ -1,6 +1,10 @@
 //! `microbatch predict`.
 
-use super::setup::{Recorded, Request, Session};
+use super::{
+    inputs::refuse,
+    setup::{Recorded, Request, Session},
+    test::check_end,
+};
 use crate::{
     Console, Error,
     args::{Batch, DEFAULT_SEED, PredictArgs},
@@ -8,6 +12,7 @@ use crate::{
     report::Header,
     stop::stop,
 };
+use files::write_atomically;
 use serde::Serialize;
 use std::{
     env, fs,
@@ -16,7 +21,6 @@ use std::{
 };
 use trainer::{
     data::{is_image, source_shape},
-    files::write_atomically,
     snapshot::Weights,
     solver::best_classes,
     spec::Phase,
@@ -55,9 +59,11 @@ impl Drop for List {
     }
 }
 
-/// Says of which class images are, by the TEST phase of a net whose data layer's transformation they get.
+/// Says of which class images are, by the TEST phase of a net whose data layer's transformation they get. A signal
+/// (Ctrl-C) ends it after its mini-batch.
 pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
+    refuse([(args.run.synthetic.is_some(), "--synthetic")], "`predict`, which reads images")?;
     let weights = Weights::load(&args.trained.weights)?;
     let images = images(&args.images)?;
     let list = list(&images)?;
@@ -70,8 +76,11 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let (spec, scores) = predicting.map_err(refused)?;
     let request =
         Request { batch: Some(Batch::Samples(batch)), ..Request::new("predict", &args.planning, &args.run) };
-    let (mut session, header) = Session::of(&request, spec, &mut console)?;
-    session.nets[0].keep_blob(&scores)?;
+    let (mut session, header) = Session::open(&request, spec, &mut console)?;
+    let shape = session.nets[0].keep_blob(&scores)?;
+    if shape.dims().first() != Some(&batch) {
+        return Err(refused(format!("'{scores}', a blob of shape {shape}, has no scores for each image")));
+    }
     weights.copied(&session.nets[0])?.complete()?;
     session.profile(&[], &mut console)?;
     let planned = session.plan(Recorded::default())?;
@@ -82,7 +91,8 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let mut predictions = Vec::new();
     let stop = stop()?;
     let _listening = stop.listen();
-    running.test(0, images.len().div_ceil(batch), &stop, |running, number, _| {
+    let wanted = images.len().div_ceil(batch);
+    let (_, done) = running.test(0, wanted, &stop, |running, number, _| {
         let scores = running.blob(0, &scores)?;
         // The last mini-batch is filled up with images that were there before.
         let of_images = scores.chunks_exact(scores.len() / batch).zip(&images[number * batch..]);
@@ -96,7 +106,8 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
         }
         Ok::<(), Error>(())
     })?;
-    console.object(&Report { header, predictions })
+    console.object(&Report { header, predictions })?;
+    check_end(done, wanted)
 }
 
 /// `photo.jpg: 3 (97.2 %), 5 (1.4 %)`, or with the names of classes.

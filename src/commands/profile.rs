@@ -2,19 +2,13 @@
 
 use super::{
     draw::{refused, write},
-    inputs::stand_in,
+    inputs::{net_kernels, net_spec, refuse},
     origin::in_format,
     plan::{convolutions, largest, shape_kernels},
 };
-use crate::{
-    Console, Error,
-    args::{DEFAULT_SEED, ProfileArgs, required},
-    models::load_net,
-    progress::ProfileBar,
-    stop::stop,
-    tables::read_table,
-};
+use crate::{Console, Error, args::ProfileArgs, progress::ProfileBar, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
+use files::{database::Database, try_writing};
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
 use std::{
@@ -22,15 +16,10 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use tensor::{Cpu, Device};
+use tensor::Device;
 use trainer::{
-    Net,
-    database::Database,
-    files::try_writing,
     host::check_memory,
-    layers::BuildOptions,
     planning::{Planning, Records},
-    spec::Phase,
 };
 
 #[derive(Serialize)]
@@ -45,7 +34,7 @@ struct Report {
 }
 
 /// Measures what a policy needs of a net's convolutions, or others, for later runs; or looks after what was measured.
-pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Error> {
+pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let records = args.measuring.records()?;
     if args.merge.is_some() || args.export.is_some() {
@@ -56,17 +45,15 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Error> {
             "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans"
         ));
     }
-    if records.offline {
-        return Err(usage!("--offline has no effect on `profile`, which measures"));
-    }
+    refuse([(records.offline, "--offline")], "`profile`, which measures")?;
     let device = args.run.device()?;
     let records = args.measuring.records_of(&device)?;
     let kernels = kernels(args)?;
     check_memory(&device, [largest(&kernels), Bytes::ZERO], None)?;
-    let planning = planning(args, &device).with_records(records.clone()).with_stop(stop()?);
+    let planning = planning(args, &device).with(records.clone(), stop()?);
     // What is measured for later must have where to go.
     if let Some(database) = &records.database {
-        database.try_adding(&planning.table().device)?;
+        database.try_adding(&planning.table.device)?;
     }
     if let Some(file) = args.out.as_ref().filter(|file| file.is_file() || !file.exists()) {
         try_writing(file).map_err(|source| refused(file, source))?;
@@ -85,21 +72,14 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Error> {
 fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     let kernels = match convolutions(&args.shapes, args.net.samples()?)? {
         Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
-        None => net_kernels(args)?,
+        None => {
+            let mut spec = net_spec(&args.net)?;
+            args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
+            net_kernels(&args.run, &spec, args.net.phase)?
+        }
     };
-    Ok(in_format(kernels, args.run.format(), args.run.math))
-}
-
-/// Those of a net, which is built on the CPU wherever its kernels are measured.
-fn net_kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
-    let mut spec = load_net(required(&args.net.model, "--model")?)?.for_phase(args.net.phase);
-    if let Some(samples) = args.net.samples()? {
-        spec.set_mini_batch(samples);
-    }
-    let device = Device::Cpu(Cpu::try_new(None)?);
-    let images = Some(stand_in(&args.run, &spec)?);
-    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: images };
-    Ok(Net::new(&spec, &build, args.net.phase == Phase::Train)?.kernels())
+    let in_format = |format| in_format(kernels.clone(), format, args.run.math);
+    Ok(args.run.formats().into_iter().flat_map(in_format).collect())
 }
 
 fn planning(args: &ProfileArgs, device: &Device) -> Planning {
@@ -118,12 +98,12 @@ fn measure(
     kernels: &[Kernel],
     console: &mut Console,
 ) -> Result<(CostTable, Report), Error> {
-    let device = planning.table().device.clone();
+    let device = planning.table.device.clone();
     console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
     console.text(format!("  device      {}, {}", device.name, device.library_version))?;
     let (start, mut bar) = (Instant::now(), ProfileBar::default());
     let result = planning.profile_sizes(kernels, args.policy, |progress| bar.show(progress));
-    planning.warnings().iter().for_each(|warning| console.warn(warning));
+    planning.warnings.iter().for_each(|warning| console.warn(warning));
     result?;
     if let Some(error) = planning.take_unstored() {
         return Err(error.into());
@@ -142,7 +122,7 @@ fn measure(
         "  profiling   {} (kernel, micro-batch) pairs measured in {:.1} s, {} known",
         report.measured, report.seconds, report.known
     ))?;
-    Ok((planning.table().clone(), report))
+    Ok((planning.table.clone(), report))
 }
 
 /// Merges tables into the database, or writes what it has.
@@ -173,7 +153,7 @@ fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(
     let mut files = Vec::new();
     for known in database.devices()? {
         known.warning.iter().for_each(|warning| console.warn(warning));
-        let file = folder.join(format!("{}.jsonl", trainer::database::folder_name(&known.table.device)));
+        let file = folder.join(format!("{}.jsonl", files::database::folder_name(&known.table.device)));
         write(&file, known.table.to_json_lines().into_bytes())?;
         console.text(format!(
             "{}: {} (kernel, micro-batch) pairs of {}",

@@ -3,20 +3,18 @@
 use super::{
     batch::BatchSearch,
     budget::{self, Budget, Goal},
-    inputs::{ranks_note, scaled_to, stand_in, synthetic, warn},
+    inputs::{ranks_note, refuse, scaled_to, stand_in, synthetic, warn},
     origin::{Origin, in_math},
 };
 use crate::{
     Console, Error,
     args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs},
-    models::load_net,
     progress,
     report::{Header, NetReport},
 };
 use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
 use memory::{Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
-use std::path::Path;
 use tensor::Device;
 use trainer::{
     Group, Net, NetRun, PlanOrigin,
@@ -33,12 +31,8 @@ pub(super) struct Session {
     pub(super) at_start: Option<Bytes>,
     /// How they are planned.
     pub(super) options: PlanOptions,
-    /// The budget of the whole run, if there is one.
-    device_memory: Option<Bytes>,
-    /// What decides which feature maps stay on the device, if somebody says so.
-    memory_policy: Option<MemoryPolicy>,
-    /// Whether every kernel is verified before it runs.
-    verifies: bool,
+    /// What the command line says of that, of memory and of verifying.
+    planning: PlanningArgs,
     /// Whether parameters are updated, which takes room for their history.
     updates: bool,
     pub(super) origin: Origin,
@@ -100,21 +94,16 @@ impl<'a> Request<'a> {
 }
 
 impl Session {
-    /// Reads and builds the net that `model` names, and prints the header.
+    /// Builds the net that `spec`, of the phase of `request`, describes, and prints the header.
     pub(super) fn open(
-        model: &Path,
-        request: &Request<'_>,
-        console: &mut Console,
-    ) -> Result<(Self, Header), Error> {
-        Self::of(request, load_net(model)?.for_phase(request.phase), console)
-    }
-
-    /// The same for a net that is read already, and may differ from its file.
-    pub(super) fn of(
         request: &Request<'_>,
         mut spec: NetSpec,
         console: &mut Console,
     ) -> Result<(Self, Header), Error> {
+        let options = [(request.planning.memory_policy.is_some(), "--memory-policy")];
+        if request.phase == Phase::Test {
+            refuse(options, "a net that is not trained: its feature maps wait for no backward pass")?;
+        }
         let at_start = host::resident();
         let is_run = request.command != "plan";
         let mut origin = match is_run {
@@ -124,6 +113,8 @@ impl Session {
         if let Some(Batch::Samples(samples)) = request.batch {
             spec.set_mini_batch(samples);
         }
+        let (args, ranks) = ((request.run, request.planning), (&request.group, None));
+        let layout = origin.settle_layout(args, (&spec, request.phase), ranks, console)?;
         let is_sought = request.batch == Some(Batch::Largest);
         let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
         batches.iter().for_each(|report| spec.set_mini_batch(report.largest));
@@ -131,27 +122,27 @@ impl Session {
         let options = request.planning.options(scaled_to, None)?;
         let limit = request.planning.limit_note(&options, scaled_to);
         let synthetic = match is_run {
-            true => synthetic(request.run, &spec)?,
-            false => Some(stand_in(request.run, &spec)?),
+            true => synthetic(request.run.synthetic, &spec)?,
+            false => stand_in(request.run.synthetic, &spec)?,
         };
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
         spec.share = request.group.share();
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         let kernels = net.kernels().len();
+        let chosen = [limit, layout, ranks_note(spec.share, &net)].into_iter().flatten();
         let header = Header {
             command: request.command,
             device: origin.report(),
             recorded: origin.recorded.clone(),
             net: NetReport::new(&spec, &net, kernels, synthetic),
             warnings: warn(console, &spec.warnings),
-            notes: request.notes.iter().cloned().chain(limit).chain(ranks_note(spec.share, &net)).collect(),
+            notes: request.notes.iter().cloned().chain(chosen).collect(),
         };
-        let updates = request.phase == Phase::Train;
-        let group = request.group.clone();
-        let session = Self::new(origin, (at_start, options), request.planning, vec![net], updates)?;
+        let how = (request.phase == Phase::Train, &request.group);
+        let session = Self::new(origin, (at_start, options), request.planning, vec![net], how)?;
         console.text(&header)?;
         batches.iter().try_for_each(|report| console.text(format!("\n{report}\n")))?;
-        Ok((Self { batches, group, ..session }, header))
+        Ok((Self { batches, ..session }, header))
     }
 
     /// Nets that are built already; refused if they need more memory than there is even without any workspace.
@@ -160,26 +151,15 @@ impl Session {
         (at_start, options): (Option<Bytes>, PlanOptions),
         planning: &PlanningArgs,
         nets: Vec<Net>,
-        updates: bool,
+        (updates, group): (bool, &Group),
     ) -> Result<Self, Error> {
-        let PlanningArgs { device_memory, memory_policy, verify: verifies, .. } = *planning;
         // What does not stay on the device may fit all the same.
-        if origin.recorded.is_none() && device_memory.is_none() {
+        if origin.recorded.is_none() && planning.device_memory.is_none() {
             let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
             check_memory(&origin.device, [layout.report.arena, layout.report.host], at_start)?;
         }
-        Ok(Self {
-            at_start,
-            options,
-            device_memory,
-            memory_policy,
-            verifies,
-            updates,
-            origin,
-            group: Group::default(),
-            batches: None,
-            nets,
-        })
+        let (planning, group) = (planning.clone(), group.clone());
+        Ok(Self { at_start, options, planning, updates, origin, group, batches: None, nets })
     }
 
     /// The kernels of every net.
@@ -190,7 +170,7 @@ impl Session {
 
     /// What the budget, if there is one, leaves to the kernels of every net.
     fn budgets<'k>(&self, kernels: &'k [Vec<Kernel>]) -> Option<Vec<Budget<'k>>> {
-        let bytes = self.device_memory?;
+        let bytes = self.planning.device_memory?;
         let outlines: Vec<_> = self.nets.iter().map(|net| net.outline(self.updates)).collect();
         let budget = |(net, kernels): (usize, &'k Vec<Kernel>)| Budget::new(bytes, &outlines, net, kernels);
         Some(kernels.iter().enumerate().map(budget).collect())
@@ -210,13 +190,13 @@ impl Session {
         let outlines: Vec<_> = self.nets.iter().map(|net| net.outline(self.updates)).collect();
         let schedules = match &record.schedules {
             Some(ScheduleRecord { policy, budget, .. })
-                if self.device_memory != Some(*budget)
-                    || self.memory_policy.is_some_and(|p| p != *policy) =>
+                if self.planning.device_memory != Some(*budget)
+                    || self.planning.memory_policy.is_some_and(|p| p != *policy) =>
             {
                 Err(format!("it was made with --memory-policy {policy} for {budget} of device memory"))
             }
             Some(schedules) => schedules.schedules(&outlines).map(|_| Some(schedules.clone())),
-            None if self.memory_policy.is_some_and(|policy| policy != MemoryPolicy::Keep) => {
+            None if self.planning.memory_policy.is_some_and(|policy| policy != MemoryPolicy::Keep) => {
                 Err("it keeps everything on the device".to_owned())
             }
             None => Ok(None),
@@ -250,10 +230,10 @@ impl Session {
         if needed.is_empty() && !all.iter().all(Vec::is_empty) {
             return Ok(());
         }
-        let limit = match (self.memory_policy, self.limits(&all).into_iter().max()) {
+        let limit = match (self.planning.memory_policy, self.limits(&all).into_iter().max()) {
             (None, Some(limit)) if limit > Bytes::ZERO => limit,
             // With what leaves the device, there is more to be had.
-            _ => self.device_memory.unwrap_or(self.options.limit),
+            _ => self.planning.device_memory.unwrap_or(self.options.limit),
         };
         self.origin.profile(&needed, &PlanOptions { limit, ..self.options.clone() }, console)
     }
@@ -313,9 +293,9 @@ impl Session {
     /// The policy for memory, and its budget: that of a snapshot, else what is asked for, else ours where not
     /// everything fits; nothing where everything stays on the device.
     fn goal(&self, recorded: &Recorded, budgets: Option<&[Budget<'_>]>) -> Result<Option<Goal>, Error> {
-        let (Some(budget), Some(budgets)) = (self.device_memory, budgets) else { return Ok(None) };
+        let (Some(budget), Some(budgets)) = (self.planning.device_memory, budgets) else { return Ok(None) };
         let is_planned = recorded.plans.first().is_some_and(Option::is_some);
-        let known = recorded.schedules.as_ref().map(|record| record.policy).or(self.memory_policy);
+        let known = recorded.schedules.as_ref().map(|record| record.policy).or(self.planning.memory_policy);
         let policy = match known {
             Some(policy) => policy,
             None if is_planned || !self.nets[0].is_training() => MemoryPolicy::Keep,
@@ -335,7 +315,7 @@ impl Session {
         console: &mut Console,
     ) -> Result<(NetRun, MemoryEstimate), Error> {
         let device = &self.origin.device;
-        if self.verifies {
+        if self.planning.verify {
             verify(device, plans, console)?;
         }
         let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), self.updates)?;
@@ -344,7 +324,7 @@ impl Session {
             run = run.scheduled(schedules.clone(), self.updates)?;
         }
         let report = run.memory();
-        if let Some(budget) = self.device_memory {
+        if let Some(budget) = self.planning.device_memory {
             budget::check(run.nets()[0].name(), report.arena, budget)?;
         }
         check_memory(device, [report.arena, report.host], self.at_start)?;
@@ -406,7 +386,7 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         Phase::Train => request.planning.memory_policy.unwrap_or(MemoryPolicy::Joint),
         Phase::Test => MemoryPolicy::Keep,
     };
-    let synthetic = Some(stand_in(request.run, spec)?);
+    let synthetic = stand_in(request.run.synthetic, spec)?;
     let search = BatchSearch {
         spec: spec.clone(),
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },

@@ -34,7 +34,7 @@ struct Report {
 
 /// Runs trained weights over test data, once if nobody says otherwise, and averages the net's outputs. A signal
 /// (Ctrl-C) ends it after its mini-batch, with the averages of those before.
-pub(crate) fn test(args: &TestArgs) -> Result<(), Error> {
+pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     // What is wrong with them should not come out after measuring.
     let weights = Weights::load(&args.trained.weights)?;
@@ -42,8 +42,8 @@ pub(crate) fn test(args: &TestArgs) -> Result<(), Error> {
     let request = Request { batch, seed: args.seed, ..Request::new("test", &args.planning, &args.run) };
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let classified = args.confusion.then(|| classified(&spec)).transpose()?;
-    let (mut session, header) = Session::of(&request, spec, &mut console)?;
-    classified.iter().flatten().try_for_each(|blob| session.nets[0].keep_blob(blob))?;
+    let (mut session, header) = Session::open(&request, spec, &mut console)?;
+    classified.iter().flatten().try_for_each(|blob| session.nets[0].keep_blob(blob).map(drop))?;
     let (wanted, again) = mini_batches(args, &session.nets[0])?;
     if again > 0 {
         console.text(format!("  note        the last mini-batch takes {again} samples again, to be full"))?;
@@ -69,8 +69,13 @@ pub(crate) fn test(args: &TestArgs) -> Result<(), Error> {
     let report =
         Report { header, weights: copied, memory, plan, budget, iterations, loss, outputs, confusion };
     console.object(&report)?;
-    let stopped = exit_code().filter(|_| iterations < wanted);
-    let after = format!("after {iterations} of {wanted} mini-batches");
+    check_end(iterations, wanted)
+}
+
+/// An error that says how far it came, if a signal has stopped it before so many mini-batches were done.
+pub(super) fn check_end(done: usize, wanted: usize) -> Result<(), Error> {
+    let stopped = exit_code().filter(|_| done < wanted);
+    let after = format!("after {done} of {wanted} mini-batches");
     stopped.map_or(Ok(()), |exit_code| Err(Error::Stopped { after, exit_code }))
 }
 

@@ -2,13 +2,14 @@
 
 use super::{
     draw::plot,
+    inputs::net_spec,
     ranks::on_each,
     setup::{Recorded, Request, Session, announce},
     write_trace,
 };
 use crate::{
     Console, Error,
-    args::{NetArgs, TimeArgs, required},
+    args::{NetArgs, TimeArgs},
     progress,
     report::{Header, TimeRun},
 };
@@ -41,7 +42,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     let NetArgs { phase, batch, .. } = *net;
     let request = Request { phase, batch, seed: *seed, notes, ..Request::new("time", planning, run) };
     let request = Request { group: group.clone(), ..request };
-    let (mut session, header) = Session::open(required(&net.model, "--model")?, &request, &mut console)?;
+    let (mut session, header) = Session::open(&request, net_spec(net)?, &mut console)?;
     let chosen = session.options.batch_size_policy;
     let policies = match (args.compare, chosen) {
         (false, _) => vec![chosen],
@@ -74,7 +75,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     console.object(&Report {
         header,
         profiling: session.origin.profiling,
-        planning_ms: session.origin.planning.planning().as_secs_f64() * 1e3,
+        planning_ms: session.origin.planning.planning.as_secs_f64() * 1e3,
         runs,
         comparison,
         batches: session.batches,

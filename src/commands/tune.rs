@@ -3,15 +3,15 @@
 use super::{
     batch::BatchSearch,
     budget::Goal,
-    inputs::stand_in,
+    draw::plot,
+    inputs::{net_spec, refuse, stand_in},
     origin::{Origin, in_math},
     setup::{Request, Session},
     time::timed,
 };
 use crate::{
     Console, Error,
-    args::{Batch, PlanningArgs, TimeArgs, TuneArgs, required},
-    models::load_net,
+    args::{Batch, PlanningArgs, TimeArgs, TuneArgs},
     report::Header,
 };
 use memory::{
@@ -21,7 +21,7 @@ use memory::{
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
 use std::fmt;
-use trainer::{Net, layers::BuildOptions, spec::Phase};
+use trainer::{Group, Net, layers::BuildOptions, spec::Phase};
 
 /// The mini-batches that are measured, in parts of the net's.
 const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 2.0 / 3.0, 1.0];
@@ -55,19 +55,26 @@ struct Report {
 /// times that.
 pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
-    if args.time.compare || net.phase != Phase::Train {
-        return Err(usage!("tune times one training net: --compare and --phase TEST have no effect"));
-    }
+    let options = [
+        (args.time.compare, "--compare"),
+        (net.phase != Phase::Train, "--phase TEST"),
+        (net.batch == Some(Batch::Largest), "--batch max"),
+        (planning.memory_policy.is_some(), "--memory-policy"),
+        (planning.measuring.offline, "--offline"),
+    ];
+    refuse(options, "`tune`, which measures a training net and finds its mini-batch under AccUDNN's policy")?;
     let needs = || usage!("tune needs --device-memory, the memory to fill");
     let budget = planning.device_memory.ok_or_else(needs)?;
     let mut origin = Origin::device(run, &planning.measuring)?;
-    let model = required(&net.model, "--model")?;
-    let mut spec = load_net(model)?.for_phase(Phase::Train);
+    let mut spec = net_spec(net)?;
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
     let base = spec.mini_batch().unwrap_or(1);
     let options = planning.options(None, None)?;
-    let build =
-        BuildOptions { device: origin.device.clone(), seed: *seed, synthetic: Some(stand_in(run, &spec)?) };
+    let mut console = Console::new(run.json);
+    let ranks = (&Group::default(), None);
+    origin.settle_layout((run, planning), (&spec, Phase::Train), ranks, &console)?;
+    let synthetic = stand_in(run.synthetic, &spec)?;
+    let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
     let rates = origin.rates();
     let search = BatchSearch { spec, build, is_training: true, rates, goal };
@@ -96,7 +103,6 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
         measured_images_per_s,
         learning_rate,
     };
-    let mut console = Console::new(run.json);
     console.text(&advice)?;
     console.object(&Report { header, advice })
 }
@@ -133,9 +139,10 @@ fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, f64), Error> {
     let mut console = Console::new(run.json);
     let (phase, batch) = (Phase::Train, Some(Batch::Samples(mini_batch as usize)));
     let request = Request { phase, batch, seed: *seed, ..Request::new("tune", &planning, run) };
-    let (mut session, header) = Session::open(required(&net.model, "--model")?, &request, &mut console)?;
+    let (mut session, header) = Session::open(&request, net_spec(net)?, &mut console)?;
     session.profile(&[], &mut console)?;
     let run = timed(&mut session, mini_batch as usize, &args.time, &mut console)?;
+    plot(args.time.plot.as_ref(), (&run.plan, None), header.words(), &mut console)?;
     Ok((header, run.images_per_s))
 }
 

@@ -9,4 +9,4 @@ mod train;
 pub(crate) use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
 pub(crate) use time::TimeRun;
 pub(crate) use trace::trace;
-pub(crate) use train::{StepLine, TestLines, TrainSummary, confusion_table, output_lines};
+pub(crate) use train::{StepLine, TestLines, TrainReport, TrainSummary, confusion_table, output_lines};

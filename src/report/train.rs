@@ -1,10 +1,14 @@
 //! What a training says on the way, and at its end.
 
-use figures::six_digits;
+use super::header::Header;
+use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport, six_digits};
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
-use trainer::solver::{Confusion, StepReport, TestOutput};
+use trainer::{
+    snapshot::CopiedWeights,
+    solver::{Confusion, StepReport, TestOutput},
+};
 
 /// The state of a training at one iteration.
 #[derive(Clone, Debug, Serialize)]
@@ -134,4 +138,21 @@ impl fmt::Display for TrainSummary {
             self.accuracies.iter().filter(|output| output.values.len() == 1).flat_map(output_lines);
         single.try_for_each(|line| write!(f, ", test {line}"))
     }
+}
+
+/// What `train` reports in JSON.
+#[derive(Serialize)]
+pub(crate) struct TrainReport {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    /// With `--weights`, what was taken of them.
+    pub(crate) weights: Option<CopiedWeights>,
+    pub(crate) memory: MemoryEstimate,
+    pub(crate) plan: PlanReport,
+    pub(crate) budget: Option<BudgetReport>,
+    pub(crate) schedule: Option<ScheduleReport>,
+    pub(crate) steps: Vec<StepLine>,
+    pub(crate) tests: Vec<TestLines>,
+    /// At its end.
+    pub(crate) summary: Option<TrainSummary>,
 }

@@ -5,11 +5,11 @@ use crate::{
     mutate::{Corpus, below, extreme, one_in, pick},
 };
 use microbatch::{
+    files::database::{Database, folder_name},
     planner::{
         BatchSizePolicy, Bytes, CostTable, Fronts, Kernel, KernelId, PlanOptions, WorkspacePolicy, coverage,
         plan,
     },
-    trainer::database::{Database, folder_name},
 };
 use std::fs;
 

@@ -71,6 +71,12 @@ fn options_without_effect_are_refused_or_not_offered() {
         ("profile --merge --model net.prototxt".to_owned(), ["cannot be used with", "--model"]),
         ("profile --export to --conv n=2,c=1,h=3,k=1,r=1".to_owned(), ["cannot be used with", "--conv"]),
         ("profile --database db --merge --export to".to_owned(), ["cannot be used with", "--merge"]),
+        ("plan --list --device h200 --plot list.svg".to_owned(), ["cannot be used with", "--plot"]),
+        ("plan --list --device h200 --gpus 2".to_owned(), ["cannot be used with", "--gpus"]),
+        ("plan --list --device h200 --policy all".to_owned(), ["cannot be used with", "--policy"]),
+        ("plan --list --device h200 --offline".to_owned(), ["cannot be used with", "--offline"]),
+        ("plan --list --device h200 --threads 2".to_owned(), ["cannot be used with", "--threads"]),
+        ("plan --list --device h200 --layout nhwc".to_owned(), ["cannot be used with", "--layout"]),
     ] {
         let output = folder.run(&arguments);
         let stderr = text(&output.stderr);
@@ -79,7 +85,8 @@ fn options_without_effect_are_refused_or_not_offered() {
     }
     let input = "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 2 dim: 1 dim: 4 dim: 4 } } }";
     fs::write(folder.path("input.prototxt"), input).unwrap();
-    for command in ["time", "plan", "profile"] {
+    let export = "export --to onnx --out net.onnx --weights no.safetensors";
+    for command in ["time", "plan", "profile", export] {
         let output = folder.run(&format!("{command} --model input.prototxt --synthetic=1x4x4"));
         assert_refused(
             &output,
@@ -87,6 +94,30 @@ fn options_without_effect_are_refused_or_not_offered() {
             &["--synthetic has no effect", "input.prototxt reads no data set"],
             command,
         );
+    }
+}
+
+#[test]
+fn what_a_command_decides_itself_is_not_to_be_chosen() {
+    let folder = Folder::new();
+    folder.change_solver(&[["snapshot: 6", "snapshot: 0 snapshot_after_train: false"]]);
+    let budget = "--model net.prototxt --device-memory 1GiB";
+    for (arguments, parts) in [
+        (format!("tune {budget} --memory-policy joint"), ["--memory-policy has no effect", "AccUDNN"]),
+        (format!("tune {budget} --batch max"), ["--batch max has no effect", "`tune`"]),
+        (format!("tune {budget} --offline"), ["--offline has no effect", "which measures"]),
+        (format!("tune {budget} --phase TEST"), ["--phase TEST has no effect", "a training net"]),
+        (format!("time {budget} --phase TEST --memory-policy joint"), ["--memory-policy", "not trained"]),
+        (format!("plan {budget} --phase TEST --memory-policy keep"), ["--memory-policy", "not trained"]),
+        (
+            "predict a.png --model net.prototxt --weights w.safetensors --synthetic".to_owned(),
+            ["--synthetic has no effect", "which reads images"],
+        ),
+        ("train --solver solver.prototxt --keep 2".to_owned(), ["--keep has no effect", "no snapshots"]),
+        ("train --solver solver.prototxt --base-lr 1e39".to_owned(), ["'1e39'", "above 0"]),
+        ("model vgg --depth 999999991".to_owned(), ["'999999991'", "from 1 to 10016"]),
+    ] {
+        assert_refused(&folder.run(&arguments), 2, &parts, &arguments);
     }
 }
 

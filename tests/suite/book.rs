@@ -20,14 +20,16 @@ fn links(page: &str) -> impl Iterator<Item = &str> {
     targets.map(|target| target.split('#').next().unwrap_or_default())
 }
 
-/// What a command of the book prints, in lines.
-fn output(command: &str) -> Vec<String> {
+/// What a command of the book prints, in lines; it `fails` where the book shows an error.
+fn output(command: &str, fails: bool) -> Vec<String> {
     let arguments = command.strip_prefix("microbatch ").expect("the book's commands are microbatch's");
     let mut process = Command::new(program());
     process.args(arguments.split_whitespace()).current_dir(root()).env("UCUDNN_DATABASE", "none");
     let output = process.output().unwrap();
-    assert!(output.status.success(), "{command}: {}", text(&output.stderr));
-    text(&output.stdout).lines().map(|line| line.trim_end().to_owned()).collect()
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.success(), !fails, "{command}: {said}");
+    let said = if fails { said } else { String::new() };
+    printed.lines().chain(said.lines()).map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// The lines of `printed` that `shown`, without what it leaves out, should be: as many as are there, from the one on
@@ -62,7 +64,8 @@ fn rerun(chapter: &str) -> String {
             while let Some(line) = source.next_if(|line| !line.trim_start().starts_with(['$', '`'])) {
                 shown.push(line.strip_prefix(indent).unwrap_or(line));
             }
-            let printed = output(command.trim_start().trim_start_matches("$ "));
+            let fails = shown.iter().any(|line| line.starts_with("error:"));
+            let printed = output(command.trim_start().trim_start_matches("$ "), fails);
             let fresh = refreshed(&shown, &printed);
             lines.extend(fresh.iter().map(|line| format!("{indent}{line}").trim_end().to_owned()));
         }
@@ -81,6 +84,19 @@ fn its_commands_print_what_it_says() {
             assert_eq!(chapter, fresh, "{}: MICROBATCH_UPDATE=1 brings it up to date", file.display());
         }
     }
+}
+
+/// What it asks of the reader's own machine runs on this one.
+#[test]
+fn its_experiments_run() {
+    let pages: Vec<String> = chapters().iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let blocks = pages
+        .iter()
+        .flat_map(|page| page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()));
+    let commands: Vec<&str> =
+        blocks.flat_map(str::lines).filter(|line| line.starts_with("microbatch ")).collect();
+    assert!(commands.len() >= 3, "{commands:?}");
+    commands.into_iter().for_each(|command| assert!(!output(command, false).is_empty(), "{command}"));
 }
 
 /// A listing stands in the file that the line above it names, as it is there but for its indentation.

@@ -100,6 +100,24 @@ fn time_reports_the_gpu_its_kernels_and_a_replay() {
     }
 }
 
+/// `--layout auto` measures both orders; plans of each from the same measurements say which is faster.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn the_faster_layout_is_chosen() {
+    let folder = Folder::new();
+    let plan = |layout: &str| {
+        let net = model("lenet/net.prototxt");
+        folder.json(&format!("plan --model {net} --batch 8 --device cuda --database known --layout {layout}"))
+    };
+    let chosen = plan("auto");
+    let [nchw, nhwc] = ["nchw", "nhwc"].map(|layout| plan(&format!("{layout} --offline")));
+    let time = |report: &Value| report["plan"]["time_ms"].as_f64().unwrap();
+    let faster = if time(&nhwc) < time(&nchw) { &nhwc } else { &nchw };
+    assert_eq!((&chosen["device"]["format"], time(&chosen)), (&faster["device"]["format"], time(faster)));
+    let shape = "plan --conv n=4,c=3,h=8,k=4,r=3 --device cuda --layout auto";
+    assert_refused(&folder.run(shape), 2, &["--layout auto needs a net"], shape);
+}
+
 /// Real data cannot be read by recorded work; the run after it must be none the wiser.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]

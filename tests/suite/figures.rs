@@ -115,6 +115,16 @@ fn a_figure_may_be_chosen_and_its_numbers_be_had_alone() {
 }
 
 #[test]
+fn a_table_of_powers_of_two_is_not_said_to_have_all_sizes() {
+    let folder = Folder::new();
+    let table = root().join("data/profiles/nvidia-h200/alexnet-256-powerOfTwo.jsonl");
+    folder.succeed(&format!("figures --device recorded:{} --net alexnet --csv --out x", table.display()));
+    let papers = text(&folder.read("x/papers.csv"));
+    let said = "AlexNet 256,convolutions at 64 MiB: gain of powers of two instead of all sizes,2.1,K80,";
+    assert!(papers.contains(said) && !papers.contains("gain of all sizes"), "{papers}");
+}
+
+#[test]
 fn a_plan_and_a_timing_are_drawn_into_the_file_that_plot_names() {
     let folder = Folder::new();
     let plan = "plan --conv n=256,c=64,h=27,k=192,r=5,pad=2 --device h200";

@@ -1,7 +1,7 @@
 //! Commands that cannot go on: a signal, a full disk, a reader that goes away.
 #![cfg(unix)]
 
-use crate::fixtures::{Folder, is_progress, text, without_progress};
+use crate::fixtures::{Folder, is_progress, png, text, without_progress};
 use serde_json::Value;
 use std::{
     fs,
@@ -258,6 +258,23 @@ fn a_test_that_is_stopped_says_what_it_has_found() {
     assert!(done == 4 || said.contains(&format!("Batch {}, loss", done - 1)), "{said}");
     assert!(done > 3 && !said.contains(&format!("Batch {done}, ")), "{said}");
     assert!(said.contains("\nLoss: ") && said.contains("\naccuracy = "), "{said}");
+}
+
+#[test]
+fn predicting_that_is_stopped_says_so() {
+    let folder = Folder::new();
+    folder.succeed("train --solver solver.prototxt --snapshot-prefix small --max-iter 1 --no-test");
+    folder.write("a.png", png(8, |x, y| [(x * y) as u8]));
+    let images = "a.png ".repeat(30_000);
+    let predict =
+        format!("predict {images}--model net.prototxt --weights small_iter_1.safetensors --batch 1");
+    let (child, stdout) = begin_until(&folder, &predict, "a.png: ");
+    let (exit_code, said, complained) = end(child, stdout, "INT");
+    assert_eq!(exit_code, Some(130), "{complained}");
+    let done = complained.strip_prefix("stopped: after ");
+    let done = done.and_then(|rest| rest.strip_suffix(" of 30000 mini-batches\n")).expect(&complained);
+    // The first was read before.
+    assert_eq!(said.matches("a.png: ").count() + 1, done.parse::<usize>().unwrap());
 }
 
 /// Where stderr is no terminal, measuring says every few seconds how far it is; what was measured when it is stopped is

@@ -174,7 +174,9 @@ fn tune_recommends_a_mini_batch_that_fits_and_its_rate() {
     let budget = 2 * smallest(&folder, CPU, "keep");
     let tune = format!("tune --model net.prototxt --device-memory {budget} --iterations 1 {CPU}");
     for (base_lr, convexity) in [(0.02, 0.0), (0.02, 5.0)] {
-        let report = folder.json(&format!("{tune} --base-lr {base_lr} --convexity {convexity}"));
+        let rate = format!("--base-lr {base_lr} --convexity {convexity}");
+        let report = folder.json(&format!("{tune} {rate} --plot {convexity}.svg"));
+        assert!(text(&folder.read(&format!("{convexity}.svg"))).starts_with("<svg"));
         let advice = &report["advice"];
         let value = |field: &str| advice[field].as_f64().unwrap_or_else(|| panic!("{field} in {advice}"));
         let times = value("mini_batch") / value("base");

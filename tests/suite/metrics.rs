@@ -1,6 +1,9 @@
 //! What a training writes for machines, what is drawn of it, and what its weights say of images.
 
-use crate::fixtures::{Folder, png, root, text};
+use crate::{
+    bad_input::assert_refused,
+    fixtures::{Folder, png, root, text},
+};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::{fs, io::Read};
@@ -218,9 +221,14 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     let class = &predictions[5]["classes"][0]["class"];
     assert!(one.contains(&format!("images/05.png: {class} (")), "{one}");
 
-    for (image, reason) in [("images/99.png", "images/99.png"), ("images/notes.txt", "notes.txt")] {
+    let refused = |image: &str, reason: &str| {
         let output = folder.run(&format!("predict {image} {predict}"));
-        assert_eq!(output.status.code(), Some(1));
-        assert!(text(&output.stderr).contains(reason), "{}", text(&output.stderr));
-    }
+        assert_refused(&output, 1, &[reason], image);
+    };
+    refused("images/99.png", "images/99.png");
+    refused("images/notes.txt", "notes.txt");
+    // One row of scores for the whole mini-batch.
+    folder.change_net("{ num_output: 10", "{ axis: 0 num_output: 10");
+    folder.change_net("top: \"loss\"", "top: \"loss\" softmax_param { axis: 0 }");
+    refused("images", "'probabilities', a blob of shape 10 (10), has no scores for each image");
 }

@@ -58,6 +58,8 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
     refused(&folder, "plan --model net.prototxt --math tf32 --device cpu", &["--math tf32"]);
     refused(&folder, "plan --model net.prototxt --dtype bf16 --device cpu", &["--dtype bf16 needs a GPU"]);
     refused(&folder, "time --model net.prototxt --layout nhwc --device cpu", &["--layout nhwc needs a GPU"]);
+    // Where there is one order only, auto is that.
+    folder.succeed("plan --model net.prototxt --layout auto --device cpu");
     let nhwc = "plan --model net.prototxt --layout nhwc --dtype bf16 --device h200";
     refused(&folder, nhwc, &["h200", "FP32 in NCHW only, and none of BF16 in NHWC"]);
     for option in
@@ -108,4 +110,8 @@ fn what_was_not_recorded_is_estimated_and_says_how_well() {
     // A layer of nobody's net; and on a table of powers of two, other sizes.
     folder.succeed("plan --conv n=256,c=96,h=27,k=256,r=5,pad=2 --device h200");
     assert!(folder.json(&recorded("--batch 100"))["estimate"]["estimated"].as_u64() > Some(10));
+    // What nothing can be scaled to is named with what it was to be planned from.
+    let from = "cannot plan from the tables of h200 in this program: cannot profile conv Forward (64x27x27";
+    let grouped = "plan --conv n=8,c=64,h=27,k=64,r=5,pad=2,groups=4 --device h200";
+    refused(&folder, grouped, &[from, "nothing recorded resembles it (Forward, FP32, 4 groups)"]);
 }

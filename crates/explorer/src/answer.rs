@@ -6,7 +6,7 @@ use figures::{
     PlanReport,
     study::{limit_figure, plan_figure},
 };
-use planner::{Headroom, Plan, PlanOptions, plan, plan_within};
+use planner::{Headroom, Plan, PlanOptions};
 use serde::Serialize;
 use std::{error::Error, slice};
 
@@ -65,11 +65,11 @@ fn planned(
     options: &PlanOptions,
     room: Option<&Room>,
 ) -> Result<Plan, Box<dyn Error>> {
-    let Some(room) = room else { return Ok(plan(&study.kernels, &study.table, options)?) };
+    let Some(room) = room else { return Ok(fronts[1].plan(options)?) };
     let (smallest, _) = fronts[1].smallest_budget(room);
     if options.limit < smallest {
         return Err(format!("the smallest budget with a plan is {}", smallest.exact()).into());
     }
     let limits = (0..study.kernels.len()).map(|kernel| room.limit(kernel, options.limit));
-    Ok(plan_within(&study.kernels, &limits.collect::<Vec<_>>(), &study.table, options)?)
+    Ok(fronts[1].plan_within(&limits.collect::<Vec<_>>(), options)?)
 }

@@ -41,10 +41,8 @@ impl State {
     pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<u32, Box<dyn Error>> {
         let table = CostTable::from_json_lines(text)?;
         let largest = table.iter().map(|(_, size, _)| size).max().unwrap_or(1);
-        let mut recorded = match self.tables.get(&gpu) {
-            Some(known) => known.recorded.clone(),
-            None => CostTable::new(table.device.clone()),
-        };
+        let known = self.tables.get(&gpu).map(|known| known.recorded.clone());
+        let mut recorded = known.unwrap_or_else(|| CostTable::new(table.device.clone()));
         recorded.merge(table)?;
         let completed = Arc::new(recorded.clone());
         self.tables.insert(gpu, Table { recorded, completed, ..Table::default() });

@@ -50,13 +50,11 @@ impl BatchReport {
 impl fmt::Display for BatchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { policy, budget, largest, fast, points } = self;
-        writeln!(
-            f,
-            "Mini-batches in {budget} under the memory policy {policy}; the largest that fits is {largest}"
-        )?;
-        fast.iter().try_for_each(|fast| {
-            writeln!(f, "  {fast} is the largest of these within 10 % of the best speed")
-        })?;
+        write!(f, "Mini-batches in {budget} under the memory policy {policy}; ")?;
+        writeln!(f, "the largest that fits is {largest}")?;
+        if let Some(fast) = fast {
+            writeln!(f, "  {fast} is the largest of these within 10 % of the best speed")?;
+        }
         let mut table = Table::new([">mini-batch", ">planned ms", ">images/s"]);
         for BatchPoint { mini_batch, planned_ms, images_per_s } in points {
             table.row([mini_batch.to_string(), ms(*planned_ms), format!("{images_per_s:.1}")]);

@@ -90,10 +90,10 @@ impl BudgetReport {
 impl fmt::Display for BudgetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { budget, arena, without_workspace, smallest_limit, largest_limit, .. } = self;
+        write!(f, "Device memory {budget}: the plan takes {arena}, {without_workspace} without workspace; ")?;
         writeln!(
             f,
-            "Device memory {budget}: the plan takes {arena}, {without_workspace} without workspace; each kernel may have \
-             what is free at its own step, {smallest_limit} to {largest_limit}"
+            "each kernel may have what is free at its own step, {smallest_limit} to {largest_limit}"
         )?;
         let mut table = Table::new(["in the same memory", ">ms", ">this is faster by"]);
         table.row(["WS by the schedule (this plan)", &ms(self.time_ms), ""]);

@@ -71,13 +71,13 @@ impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers = [">undivided ms", ">chosen ms", ">faster"];
         let mut kernels = Table::new(["kernel", "undivided", "chosen"].into_iter().chain(numbers));
-        for (ratio, divisions) in self.kernels.iter().zip(&self.divisions) {
-            kernels.row([ratio.name.clone()].into_iter().chain(divisions.clone()).chain(ratio.cells()));
+        for (ratio, [undivided, chosen]) in self.kernels.iter().zip(&self.divisions) {
+            kernels.row([&ratio.name, undivided, chosen].into_iter().cloned().chain(ratio.cells()));
         }
         let mut totals = Table::new([""].into_iter().chain(numbers));
-        self.totals
-            .iter()
-            .for_each(|ratio| totals.row([ratio.name.clone()].into_iter().chain(ratio.cells())));
+        for ratio in &self.totals {
+            totals.row([ratio.name.clone()].into_iter().chain(ratio.cells()));
+        }
         let Self { policies, arenas: [undivided, chosen], .. } = self;
         writeln!(f, "Comparison, measured in the net: undivided, and {policies}:")?;
         write!(f, "{kernels}\n\n{totals}\n\n  arena: {undivided} undivided, {chosen} chosen")

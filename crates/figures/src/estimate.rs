@@ -1,7 +1,7 @@
-//! The memory of a run, told before it is allocated.
+//! The memory of a run and of its layers, told before anything is allocated.
 
-use crate::arena_lines;
-use memory::MemoryReport;
+use crate::{number::bytes, table::Table};
+use memory::{LayerMemory, MemoryReport};
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
@@ -80,10 +80,8 @@ impl fmt::Display for MemoryEstimate {
         let place = if self.gpu.is_some() { " on the GPU" } else { "" };
         write!(f, "{}", arena_lines(&self.report, place))?;
         if let Some(GpuMemory { free, scratch }) = self.gpu {
-            write!(
-                f,
-                "\n              the GPU has {free} free; scratch of libraries {scratch} is already taken"
-            )?;
+            write!(f, "\n              the GPU has {free} free; ")?;
+            write!(f, "scratch of libraries {scratch} is already taken")?;
         }
         write!(f, "\n              host buffers {}", self.report.host)?;
         let (Some(resident), Some(run), Some(peak)) = (self.resident, self.run_peak, self.expected_peak)
@@ -93,6 +91,45 @@ impl fmt::Display for MemoryEstimate {
         write!(f, ", already resident {resident}, expected peak {run}")?;
         if peak > run { write!(f, " (measuring took {peak} before)") } else { Ok(()) }
     }
+}
+
+/// The parts of the arena, which lies in a `place` such as ` on the GPU`, and what they would be without sharing.
+fn arena_lines(report: &MemoryReport, place: &str) -> String {
+    let largest = report.nets.iter().max_by_key(|net| net.transient).copied().unwrap_or_default();
+    let unshared = largest.data + largest.diff + largest.saved + largest.scratch;
+    let parts = [
+        ("parameters", report.parameters),
+        ("gradients", report.gradients),
+        ("history", report.history),
+        ("inputs", report.constants),
+        ("WD segments", report.segments),
+        ("next mini-batches", report.staged),
+        ("blobs and workspace", largest.transient),
+    ];
+    let parts = parts.iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
+    let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {bytes}")).collect();
+    format!(
+        "  memory      arena{place} {} = {}\n              (blobs and workspace would be {unshared} if none shared \
+         its place)",
+        report.arena,
+        parts.join(" + ")
+    )
+}
+
+/// The memory of all layers, one a line, and the sums.
+pub fn layer_table(layers: &[LayerMemory]) -> Table {
+    let mut table = Table::new(["layer", "type", "top", ">data", ">diff", ">workspace", ">weights"]);
+    let mut row = |words: [&str; 3], sizes: [Bytes; 4]| {
+        table.row(words.map(str::to_owned).into_iter().chain(sizes.map(bytes)));
+    };
+    for LayerMemory { name, type_name, shape, data, diff, workspace, weights } in layers {
+        row([name, type_name, shape], [*data, *diff, *workspace, *weights]);
+    }
+    let sum = |of: fn(&LayerMemory) -> Bytes| layers.iter().map(of).sum::<Bytes>();
+    let workspace = layers.iter().map(|layer| layer.workspace).max().unwrap_or_default();
+    let sums = [sum(|layer| layer.data), sum(|layer| layer.diff), workspace, sum(|layer| layer.weights)];
+    row(["sum", "(of workspace: largest)", ""], sums);
+    table
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use crate::{
     table::Table,
 };
 use planner::{
-    Bytes, Configuration, CostTable, Curve, DesirableSet, Fronts, Kernel, Plan, PlanError, PlannedKernel,
-    Rejected,
+    Bytes, Configuration, CostTable, Curve, DesirableSet, Fronts, Kernel, Measurement, Plan, PlanError,
+    PlannedKernel, Rejected,
 };
 use serde::Serialize;
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 /// Most lines of a curve in text; JSON has all of them.
 const MOST_LINES: usize = 16;
@@ -127,11 +127,8 @@ pub fn curve_table(curve: &Curve, limit: Bytes, of: &str) -> Table {
     let Some(last) = points.len().checked_sub(1) else { return table };
     let reached = points.partition_point(|point| point.workspace <= limit).checked_sub(1);
     let lines = MOST_LINES.min(points.len());
-    let mut shown: Vec<usize> =
-        (0..lines).map(|line| line * last / (lines - 1).max(1)).chain(reached).collect();
-    shown.sort_unstable();
-    shown.dedup();
-    for place in shown {
+    let evenly = (0..lines).map(|line| line * last / (lines - 1).max(1));
+    for place in evenly.chain(reached).collect::<BTreeSet<usize>>() {
         let here = if Some(place) == reached { format!("this plan's {of} is here") } else { String::new() };
         table.row([points[place].workspace.to_string(), ms(points[place].time_ms), here]);
     }
@@ -145,14 +142,12 @@ impl fmt::Display for KernelExplanation {
         writeln!(f, "{kernel}: {shape}, mini-batch {mini_batch}, up to {available} of workspace")?;
         writeln!(f, "{}", front_table(&self.front, self.chosen))?;
         match &self.fastest_rejected {
-            Some(Rejected { micro, lacking }) => writeln!(
-                f,
-                "  rejected: {} at {} takes {} ms ({} a sample) and lacks {lacking}",
-                micro.algorithm,
-                micro.micro_batch,
-                ms(micro.time_ms),
-                ms(micro.time_per_sample_ms()),
-            )?,
+            Some(Rejected { micro, lacking }) => {
+                let Measurement { algorithm, micro_batch, .. } = micro;
+                let [takes, each] = [micro.time_ms, micro.time_per_sample_ms()].map(ms);
+                let what = format!("{algorithm} at {micro_batch} takes {takes} ms ({each} a sample)");
+                writeln!(f, "  rejected: {what} and lacks {lacking}")?;
+            }
             None => writeln!(f, "  rejected: nothing that is faster")?,
         }
         write!(f, "  {}", price(self.price_ms_per_mib))

@@ -9,7 +9,7 @@
 //! Plan, CostTable ────► ExplainReport    ├─► text (Display, Table)
 //! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
 //! Coverage, Noise ────► ProfilingReport
-//! MemoryReport ───────► MemoryEstimate, arena_lines, layer_table
+//! MemoryReport ───────► MemoryEstimate, layer_table
 //! MemoryPlan ─────────► ScheduleReport
 //! DeviceHeader ───────► Recorded
 //! Study (net, CostTable) ► Figure ──────► SVG, PNG, CSV (`draw`)
@@ -23,7 +23,6 @@ mod compare;
 pub mod draw;
 mod estimate;
 mod explain;
-mod memory;
 mod number;
 mod plan;
 mod profiling;
@@ -32,11 +31,10 @@ mod schedule;
 pub mod study;
 mod table;
 
-pub use self::memory::{arena_lines, layer_table};
 pub use batch::{BatchPoint, BatchReport};
 pub use budget::BudgetReport;
 pub use compare::{Comparison, Ratio};
-pub use estimate::{GpuMemory, MemoryEstimate};
+pub use estimate::{GpuMemory, MemoryEstimate, layer_table};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use number::{deviation, ms, six_digits, times};
 pub use plan::{KernelReport, PlanReport, kernel_table};

@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use planner::Bytes;
+
 /// `value` with six significant digits and no trailing zeros, as C++ streams, and so Caffe, print by default.
 ///
 /// ```
@@ -35,8 +37,18 @@ pub fn ms(value: impl Into<Option<f64>>) -> String {
     or_dash(value.into(), |value| format!("{value:.3}"))
 }
 
-fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+/// A size in a table; `-` if there is none.
+pub(crate) fn bytes(value: Bytes) -> String {
+    or_dash(Some(value).filter(|&value| value > Bytes::ZERO), |value| value.to_string())
+}
+
+fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), text)
+}
+
+/// A part of a whole, as in `3.1 %`.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{:.1} %", 100.0 * part)
 }
 
 /// The deviation of `value` from `reference`, as in `+3.1 %`.

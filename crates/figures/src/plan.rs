@@ -44,11 +44,6 @@ impl KernelReport {
     pub fn name(&self) -> String {
         self.planned.kernel.to_string()
     }
-
-    /// Whether nothing measured is faster, however large the workspace.
-    fn is_fastest(&self) -> bool {
-        self.planned.explanation == Explanation::FastestMeasured
-    }
 }
 
 /// What was chosen for every kernel, and what it adds up to.
@@ -130,10 +125,8 @@ impl fmt::Display for PlanReport {
         writeln!(f, "Convolution kernels ({}):\n{}", self.policies(), kernel_table(&self.kernels))?;
         if self.options.workspace_policy == WorkspacePolicy::Wd {
             let total = self.options.limit;
-            writeln!(
-                f,
-                "  undivided kernels share the same {total}, so that one may have more than in the plan, and be faster"
-            )?;
+            write!(f, "  undivided kernels share the same {total}, ")?;
+            writeln!(f, "so that one may have more than in the plan, and be faster")?;
         }
         legend(&self.kernels).map_or(Ok(()), |legend| writeln!(f, "{legend}"))?;
         write!(f, "  total: {}", self.totals())?;
@@ -142,11 +135,8 @@ impl fmt::Display for PlanReport {
                 WdSolver::Exact => "by our exact method",
                 WdSolver::Ilp => "as an ILP by microlp",
             };
-            let time_ms = self.time_ms;
-            write!(
-                f,
-                "\n  optimal: {time_ms:.2} ms (LP bound {lower_bound_ms:.2}); {binaries} binary variables, solved {solver}"
-            )?;
+            write!(f, "\n  optimal: {:.2} ms (LP bound {lower_bound_ms:.2}); ", self.time_ms)?;
+            write!(f, "{binaries} binary variables, solved {solver}")?;
         }
         write!(f, "\n\n{}", explanations(&self.kernels))
     }
@@ -178,11 +168,12 @@ pub fn kernel_table(kernels: &[KernelReport]) -> Table {
 
 /// Why kernels did not get something faster, one a line; those that have the fastest are only counted.
 fn explanations(kernels: &[KernelReport]) -> String {
-    let slower = || kernels.iter().filter(|kernel| !kernel.is_fastest());
-    let width = slower().map(|kernel| kernel.name().len()).max().unwrap_or(0);
+    let is_slower = |kernel: &&KernelReport| kernel.planned.explanation != Explanation::FastestMeasured;
+    let slower: Vec<&KernelReport> = kernels.iter().filter(is_slower).collect();
+    let width = slower.iter().map(|kernel| kernel.name().len()).max().unwrap_or(0);
     let mut lines = vec!["Why nothing faster:".to_owned()];
-    lines.extend(slower().map(|kernel| format!("  {:<width$}  {}", kernel.name(), kernel.reason)));
-    let fastest = kernels.len() - slower().count();
+    lines.extend(slower.iter().map(|kernel| format!("  {:<width$}  {}", kernel.name(), kernel.reason)));
+    let fastest = kernels.len() - slower.len();
     if fastest > 0 {
         lines.push(format!("  {fastest} of {} kernels: the fastest measured was chosen", kernels.len()));
     }

@@ -1,5 +1,6 @@
 //! Where measurements come from, and how far they can be trusted.
 
+use crate::number::percent;
 use planner::{BatchSizePolicy, Coverage, DeviceHeader, EstimateError, Noise};
 use serde::Serialize;
 use std::fmt;
@@ -39,14 +40,10 @@ impl fmt::Display for ProfilingReport {
             write!(f, ", {known} known from {database}")?;
         }
         if let Some(coverage) = &self.coverage {
-            let Coverage { measured, all, .. } = coverage;
-            write!(
-                f,
-                "\n              {measured} are {:.1} % of the {all} there are",
-                100.0 * coverage.share()
-            )?;
-            if let Some(gap) = coverage.gap() {
-                write!(f, "; all would make the plan {:.1} % faster at most", 100.0 * gap)?;
+            let (Coverage { measured, all, .. }, share) = (coverage, percent(coverage.share()));
+            write!(f, "\n              {measured} are {share} of the {all} there are")?;
+            if let Some(gap) = coverage.gap().map(percent) {
+                write!(f, "; all would make the plan {gap} faster at most")?;
             }
         }
         let Noise { repeated, median, largest } = self.noise;
@@ -54,12 +51,9 @@ impl fmt::Display for ProfilingReport {
             return Ok(());
         }
         let busy = if median > NOISY { " (the machine is busy)" } else { "" };
-        write!(
-            f,
-            "\n              remeasured the {repeated} that decide the plan: median difference {:.1} %, largest {:.0} %{busy}",
-            100.0 * median,
-            100.0 * largest,
-        )
+        let (median, largest) = (percent(median), 100.0 * largest);
+        write!(f, "\n              remeasured the {repeated} that decide the plan: ")?;
+        write!(f, "median difference {median}, largest {largest:.0} %{busy}")
     }
 }
 

@@ -1,6 +1,9 @@
 //! What several GPUs bring that train one net together.
 
-use crate::{number::ms, table::Table};
+use crate::{
+    number::{ms, percent},
+    table::Table,
+};
 use serde::Serialize;
 use std::fmt;
 
@@ -85,8 +88,7 @@ impl fmt::Display for ScalingReport {
         writeln!(f, "PREDICTION for several GPUs, a ring of links of {latency_us} us and {gb_per_s} GB/s")?;
         let mut table = Table::new([">GPUs", ">ms", ">images/s", ">efficiency", ">sums ms", ">hidden"]);
         for point in &self.points {
-            let [efficiency, hidden] =
-                [point.efficiency, point.hidden].map(|part| format!("{:.1} %", 100.0 * part));
+            let [efficiency, hidden] = [point.efficiency, point.hidden].map(percent);
             let (gpus, speed) = (point.gpus.to_string(), format!("{:.0}", point.images_per_s));
             table.row([gpus, ms(point.step_ms), speed, efficiency, ms(point.sums_ms), hidden]);
         }

@@ -1,6 +1,9 @@
 //! What a policy for memory makes of an iteration.
 
-use crate::{number::ms, table::Table};
+use crate::{
+    number::{bytes, ms},
+    table::Table,
+};
 use memory::{
     Action, Buffer, Outline, StreamKind,
     policy::{Fate, MemoryPlan},
@@ -75,13 +78,11 @@ impl ScheduleReport {
     /// `base` of the arena.
     pub fn new(policy: String, [budget, base]: [Bytes; 2], outline: &Outline, plan: &MemoryPlan) -> Self {
         let timeline = &plan.timeline;
-        let spans = timeline.spans_ms.iter().zip(&timeline.alive);
-        let actions = plan.actions.iter().zip(spans);
-        let actions = actions.map(|(&action, (&span_ms, &alive))| {
+        let spans = || std::iter::zip(&plan.actions, &timeline.spans_ms);
+        let actions = spans().zip(&timeline.alive).map(|((&action, &span_ms), &alive)| {
             ActionSpan::new(outline, action, span_ms, Some(base + alive))
         });
-        let repeated = plan.actions.iter().zip(&timeline.spans_ms);
-        let repeated = repeated.filter(|(action, _)| matches!(action, Action::Recompute(_)));
+        let repeated = spans().filter(|(action, _)| matches!(action, Action::Recompute(_)));
         let planned_ms = plan.planned_ms();
         Self {
             policy,
@@ -163,10 +164,8 @@ pub(crate) fn action_name(outline: &Outline, action: Action) -> String {
 impl fmt::Display for ScheduleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { policy, budget, arena, host, planned_ms, unlimited_ms, copying_ms, occupancy, .. } = self;
-        writeln!(
-            f,
-            "Memory policy {policy} in {budget}: the plan takes {arena}, and {host} of the host's memory"
-        )?;
+        write!(f, "Memory policy {policy} in {budget}: ")?;
+        writeln!(f, "the plan takes {arena}, and {host} of the host's memory")?;
         self.estimate.iter().try_for_each(|estimate| writeln!(f, "  {estimate}"))?;
         let bound = match self.bound_ms {
             Some(bound_ms) => format!("no plan of this kind is faster than {bound_ms:.1} ms"),
@@ -174,23 +173,15 @@ impl fmt::Display for ScheduleReport {
         };
         writeln!(f, "  planned {planned_ms:.1} ms, {bound}; in any amount of memory {unlimited_ms:.1} ms")?;
         let [kept, offloaded, recomputed] = self.totals();
-        writeln!(
-            f,
-            "  of what backward passes see again {kept} stay, {offloaded} are offloaded, {recomputed} are computed again in \
-             {:.1} ms",
-            self.recomputing_ms
-        )?;
+        write!(f, "  of what backward passes see again {kept} stay, {offloaded} are offloaded, ")?;
+        writeln!(f, "{recomputed} are computed again in {:.1} ms", self.recomputing_ms)?;
         let [out, back] =
             [0, 1].map(|way| format!("{:.1} ms ({:.0} %)", copying_ms[way], 100.0 * occupancy[way]));
-        writeln!(
-            f,
-            "  copies to the host {out}, back {back}; computation waits {} ms for them",
-            ms(self.stall_ms)
-        )?;
+        let waits = ms(self.stall_ms);
+        writeln!(f, "  copies to the host {out}, back {back}; computation waits {waits} ms for them")?;
         let mut table = Table::new(["layer", ">kept", ">offloaded", ">computed again"]);
-        let cell = |bytes: Bytes| if bytes == Bytes::ZERO { "-".to_owned() } else { bytes.to_string() };
         for LayerFate { layer, kept, offloaded, recomputed } in &self.layers {
-            table.row([layer.clone(), cell(*kept), cell(*offloaded), cell(*recomputed)]);
+            table.row([layer.clone(), bytes(*kept), bytes(*offloaded), bytes(*recomputed)]);
         }
         write!(f, "{table}")
     }

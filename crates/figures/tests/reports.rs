@@ -2,8 +2,8 @@
 
 use figures::{BudgetReport, Comparison, ExplainReport, PlanReport, Ratio};
 use planner::{
-    Algorithm, BatchSizePolicy, Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Headroom, Kernel,
-    KernelId, Layout, Math, Measurement, Plan, PlanOptions,
+    Algorithm, BatchSizePolicy, Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Fronts, Headroom,
+    Kernel, KernelId, Layout, Math, Measurement, Plan, PlanOptions,
 };
 
 /// FFT takes 1 ms and for each sample 1 ms and 1 MiB of workspace, GEMM 4 ms a sample and nothing.
@@ -108,7 +108,8 @@ impl Headroom for Beside {
 fn a_budget_says_what_it_takes_and_where_time_suffers() {
     let (kernel, table) = table();
     let options = PlanOptions::default();
-    let plan = planner::plan_within(&[kernel], &[Bytes::mib(2)], &table, &options).unwrap();
+    let fronts = Fronts::new(&[kernel], &table, &options).unwrap();
+    let plan = fronts.plan_within(&[Bytes::mib(2)], &options).unwrap();
     let report = BudgetReport::new(Bytes::mib(12), &Beside, &table, &plan).unwrap();
     assert_eq!(
         (report.arena, report.wd_total, report.largest_limit),

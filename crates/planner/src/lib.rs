@@ -68,10 +68,10 @@ mod model;
 mod table;
 
 pub use choose::{
-    Curve, DivisionReport, Explanation, Plan, PlanError, PlanOptions, PlannedKernel, Rejected, Sweep,
+    Curve, DivisionReport, Explanation, Fronts, Plan, PlanError, PlanOptions, PlannedKernel, Rejected,
     desirable_set,
 };
-pub use divide::{Division, Fronts, Headroom, divide_exact, divide_ilp, plan, plan_within};
+pub use divide::{Division, Headroom, divide_exact, divide_ilp, plan};
 pub use measure::{
     Coverage, Done, EstimateError, Estimator, Noise, ProfileError, Profiler, ProfilerError, Progress,
     Request, RequestError, coverage, profile, repeat,

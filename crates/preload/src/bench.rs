@@ -3,8 +3,9 @@
 use crate::{
     call::{Arguments, Call},
     cudnn::{Raw, SUCCESS},
+    database::{keep, known},
     driver::{Clock, Memory},
-    plan::{Pieces, Plan, algorithms},
+    plan::{Plan, algorithms},
     signature::{Signature, is_deterministic},
 };
 use planner::{Algorithm, Bytes, ConvOp, Measurement};
@@ -35,8 +36,9 @@ pub(crate) struct Given {
     pub(crate) workspace: (Raw, usize),
 }
 
-/// Measures a convolution at these sizes, rising, with at most `ceiling` bytes of workspace. `own` is cuDNN's number of
-/// an algorithm that is measured however slow it is. A sentence if nothing works.
+/// Measures a convolution at these sizes, rising, with at most `ceiling` bytes of workspace, as far as the database does
+/// not know it. `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing
+/// works.
 pub(crate) fn measure(
     call: &Call,
     signature: Signature,
@@ -44,31 +46,52 @@ pub(crate) fn measure(
     sizes: &[u32],
     (ceiling, own): (usize, Option<usize>),
 ) -> Result<Plan, String> {
-    let clock = Clock::new(call.stream()).ok_or("the driver makes no events")?;
-    let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
-    let bytes = if given.is_some() { [0; 3] } else { signature.bytes() };
-    let ours = Ours::new(bytes, 0).ok_or("the GPU has no room for operands to measure with")?;
-    let given = given.unwrap_or(ours.given());
-    let pieces = Pieces::new(signature, sizes).ok_or("cuDNN makes no descriptors")?;
-    let mut bench = Bench { call, pieces: &pieces, clock, given, ceiling, scratch: None, calls: 0 };
-    let (mut rows, mut lost) = (Vec::new(), BTreeSet::new());
+    let plan = Plan::new(signature, sizes, ceiling).ok_or("cuDNN makes no descriptors")?;
+    let (signature, known, mut bench) = (&plan.signature, known(&plan.signature, sizes), None);
+    let (mut rows, mut fresh, mut lost) = (Vec::<Measurement>::new(), Vec::new(), BTreeSet::new());
     for &size in sizes {
         let of_size = rows.len();
         for (number, name) in algorithms(call.op).enumerate() {
-            if lost.contains(&number) || !pieces.signature.allows(name) {
+            if lost.contains(&number) || !signature.allows(name) {
                 continue;
             }
-            let Some(row) = bench.trial(&name.into(), size, &rows[of_size..]) else { continue };
+            let (algorithm, is_own) = (signature.named(name), own == Some(number));
+            let bytes = plan.workspace_bytes(call, &algorithm, size);
+            let Some(bytes) = bytes.filter(|&bytes| bytes <= ceiling) else { continue };
+            let rival_ms = rival_ms(&rows[of_size..], bytes);
+            let row = known.row(&algorithm, size, bytes).or_else(|| {
+                // What is missing where somebody has measured everything is no match for the rest.
+                let is_needed = !known.complete.contains(&size) || is_own && size == signature.mini_batch();
+                let bench = is_needed.then(|| bench.get_or_insert_with(|| Bench::new(call, &plan, given)))?;
+                let time_ms = bench.as_mut().ok()?.time_ms(&algorithm, (size, bytes), rival_ms)?;
+                fresh.push(Measurement {
+                    algorithm,
+                    micro_batch: size,
+                    time_ms,
+                    shared_ms: 0.0,
+                    workspace: Bytes(bytes as u64),
+                    max_error: signature.max_error(name),
+                    deterministic: is_deterministic(name),
+                });
+                fresh.last().cloned()
+            });
+            let Some(row) = row else { continue };
             let (factor, part) = LOST;
-            let counts = size * part >= pieces.signature.mini_batch() && own != Some(number);
-            if counts && lag(&row, &rows[of_size..]) > factor {
+            if size * part >= signature.mini_batch() && !is_own && row.time_ms > factor * rival_ms {
                 lost.insert(number);
             }
             rows.push(row);
         }
     }
-    drop(bench);
-    Plan::new(pieces, rows, ceiling).ok_or_else(|| "no algorithm could be measured".to_owned())
+    keep(signature, fresh);
+    let reason = bench.and_then(Result::err).unwrap_or("no algorithm could be measured");
+    plan.measured(rows).ok_or_else(|| reason.to_owned())
+}
+
+/// The time of the fastest that needs no more workspace.
+fn rival_ms(rows: &[Measurement], bytes: usize) -> f64 {
+    let rivals = rows.iter().filter(|row| row.workspace <= Bytes(bytes as u64));
+    rivals.map(|row| row.time_ms).fold(f64::INFINITY, f64::min)
 }
 
 /// Milliseconds that an engine of cuDNN takes for the whole convolution in so many bytes of workspace, on memory of our
@@ -82,72 +105,75 @@ pub(crate) fn engine_ms(
     mut launch: impl FnMut(&Given) -> bool,
 ) -> Option<f64> {
     let (clock, ours) = (Clock::new(call.stream())?, Ours::new(signature.bytes(), workspace_bytes)?);
-    let mut time_ms = |calls: u32| {
-        let ms = clock.time_ms(|| (0..calls).all(|_| launch(&ours.given())))?;
-        Some(ms / f64::from(calls))
-    };
-    time_ms(1)?;
-    let once = time_ms(1)?;
-    if once > HOPELESS * rival_ms { Some(once) } else { Some(once.min(time_ms(repeats(once))?)) }
+    settled_ms(&clock, rival_ms, || launch(&ours.given()))
 }
 
-/// How often a call is repeated that takes so long.
-fn repeats(ms: f64) -> u32 {
-    (AT_LEAST_MS / ms).clamp(2.0, MOST_CALLS).ceil() as u32
+/// Milliseconds of a call that `launch` launches, which is timed once if it takes much longer than `rival_ms`; nothing
+/// if it fails.
+fn settled_ms(clock: &Clock, rival_ms: f64, mut launch: impl FnMut() -> bool) -> Option<f64> {
+    static BUSY_SINCE: OnceLock<Instant> = OnceLock::new();
+    let mut time_ms = |calls: u32| Some(clock.time_ms(|| (0..calls).all(|_| launch()))? / f64::from(calls));
+    // The first call loads the algorithm's code.
+    time_ms(1)?;
+    while BUSY_SINCE.get_or_init(Instant::now).elapsed() < SPIN_UP {
+        time_ms(1)?;
+    }
+    let once = time_ms(1)?;
+    if once > HOPELESS * rival_ms {
+        return Some(once);
+    }
+    Some(once.min(time_ms((AT_LEAST_MS / once).clamp(2.0, MOST_CALLS).ceil() as u32)?))
 }
 
 /// Operands of our own, and a workspace.
-struct Ours(Vec<Memory>);
+struct Ours([Memory; 4]);
 
 impl Ours {
     fn new([a, b, c]: [usize; 3], workspace: usize) -> Option<Self> {
-        [a, b, c, workspace].into_iter().map(Memory::new).collect::<Option<_>>().map(Self)
+        Some(Self([Memory::new(a)?, Memory::new(b)?, Memory::new(c)?, Memory::new(workspace)?]))
     }
 
     fn given(&self) -> Given {
-        let at = |place: usize| self.0[place].address;
-        Given { operands: [at(0), at(1), at(2)], workspace: (at(3), self.0[3].len) }
+        let [a, b, c, workspace] = &self.0;
+        Given { operands: [a.address, b.address, c.address], workspace: (workspace.address, workspace.len) }
     }
 }
 
+/// What a convolution is measured with.
 struct Bench<'b> {
     call: &'b Call,
-    pieces: &'b Pieces,
+    plan: &'b Plan,
     clock: Clock,
     given: Given,
-    ceiling: usize,
-    /// Workspace of our own, where the caller's is too small.
-    scratch: Option<Memory>,
+    /// Operands of our own, if the caller gives none, and a workspace, where the caller's is too small.
+    ours: Ours,
     calls: u32,
 }
 
-impl Bench<'_> {
-    /// The time of an algorithm on `size` samples; nothing if it does not apply, or there is no room for its workspace.
-    /// Those in `rows` are of the same size.
-    fn trial(&mut self, algorithm: &Algorithm, size: u32, rows: &[Measurement]) -> Option<Measurement> {
-        static BUSY_SINCE: OnceLock<Instant> = OnceLock::new();
-        let bytes = self.pieces.workspace_bytes(self.call, algorithm, size)?;
+impl<'b> Bench<'b> {
+    fn new(call: &'b Call, plan: &'b Plan, given: Option<Given>) -> Result<Self, &'static str> {
+        let clock = Clock::new(call.stream()).ok_or("the driver makes no events")?;
+        let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
+        let bytes = if given.is_some() { [0; 3] } else { plan.signature.bytes() };
+        let ours = Ours::new(bytes, 0).ok_or("the GPU has no room for operands to measure with")?;
+        Ok(Self { call, plan, clock, given: given.unwrap_or(ours.given()), ours, calls: 0 })
+    }
+
+    /// Milliseconds of a call of an algorithm on `size` samples in so many bytes of workspace; nothing if it does not
+    /// run, or there is no room. Calls take the slices of the mini-batch in turn, to find the addresses and caches that
+    /// they will find as parts of it.
+    fn time_ms(&mut self, algorithm: &Algorithm, (size, bytes): (u32, usize), rival_ms: f64) -> Option<f64> {
         let workspace = (self.workspace(bytes)?, bytes);
-        let row = |time_ms| Measurement {
-            algorithm: algorithm.clone(),
-            micro_batch: size,
-            time_ms,
-            shared_ms: 0.0,
-            workspace: Bytes(bytes as u64),
-            max_error: 0.0,
-            deterministic: is_deterministic(algorithm.as_str()),
-        };
-        let mut time_ms = |calls| self.time_ms(algorithm, size, workspace, calls);
-        // The first call loads the algorithm's code.
-        time_ms(1)?;
-        while BUSY_SINCE.get_or_init(Instant::now).elapsed() < SPIN_UP {
-            time_ms(1)?;
-        }
-        let once = row(time_ms(1)?);
-        if lag(&once, rows) > HOPELESS {
-            return Some(once);
-        }
-        Some(row(once.time_ms.min(time_ms(repeats(once.time_ms))?)))
+        let Self { call, plan, clock, given, calls, .. } = self;
+        let ([one, zero], slices) = (plan.signature.scalars(), plan.signature.mini_batch() / size);
+        let beta = if call.op == ConvOp::BackwardFilter && slices > 1 { one } else { zero };
+        let arguments =
+            Arguments { scalars: [one, beta], operands: given.operands, workspace, epilogue: None };
+        settled_ms(clock, rival_ms, || {
+            let first = *calls % slices * size;
+            *calls = calls.wrapping_add(1);
+            plan.launch(call, algorithm, (size, first), &arguments) == SUCCESS
+        })
     }
 
     /// So many bytes of workspace, the caller's if that is large enough; nothing if there is no room.
@@ -156,42 +182,12 @@ impl Bench<'_> {
         if bytes <= len {
             return Some(address);
         }
-        if bytes <= self.ceiling && self.scratch.as_ref().is_none_or(|scratch| scratch.len < bytes) {
+        let [.., scratch] = &mut self.ours.0;
+        if scratch.len < bytes {
             // The old one goes first: there need not be room for both.
-            self.scratch = None;
-            self.scratch = Memory::new(bytes);
+            *scratch = Memory::new(0)?;
+            *scratch = Memory::new(bytes)?;
         }
-        self.scratch
-            .as_ref()
-            .filter(|scratch| bytes <= scratch.len.min(self.ceiling))
-            .map(|scratch| scratch.address)
+        Some(scratch.address)
     }
-
-    /// Milliseconds of a call, of so many one after the other. They take the slices of the mini-batch in turn, to find
-    /// the addresses and caches that they will find as parts of it.
-    fn time_ms(
-        &mut self,
-        algorithm: &Algorithm,
-        size: u32,
-        workspace: (Raw, usize),
-        calls: u32,
-    ) -> Option<f64> {
-        let signature = &self.pieces.signature;
-        let ([one, zero], slices) = (signature.scalars(), signature.mini_batch() / size);
-        let beta = if signature.op == ConvOp::BackwardFilter && slices > 1 { one } else { zero };
-        let (scalars, operands) = ([one, beta], self.given.operands);
-        let arguments = Arguments { scalars, operands, workspace, epilogue: None };
-        let mut launch = |_| {
-            let first = self.calls % slices * size;
-            self.calls = self.calls.wrapping_add(1);
-            self.pieces.launch(self.call, algorithm, (size, first), &arguments) == SUCCESS
-        };
-        Some(self.clock.time_ms(|| (0..calls).all(&mut launch))? / f64::from(calls))
-    }
-}
-
-/// How many times as long it takes as the fastest of `rows` that needs no more workspace.
-fn lag(row: &Measurement, rows: &[Measurement]) -> f64 {
-    let rivals = rows.iter().filter(|other| other.workspace <= row.workspace);
-    row.time_ms / rivals.map(|other| other.time_ms).fold(row.time_ms, f64::min)
 }

@@ -1,6 +1,6 @@
 //! A call of one of cuDNN's functions, as its caller made it.
 
-use crate::cudnn::{NOT_SUPPORTED, Raw, SUCCESS, Status, call, call_of};
+use crate::cudnn::{NOT_SUPPORTED, Raw, SUCCESS, Status, call, done};
 use planner::ConvOp;
 use std::{ffi::c_int, ptr::null_mut};
 
@@ -53,12 +53,9 @@ impl Call {
     /// Bytes of workspace that an algorithm needs, if it applies.
     pub(crate) fn workspace_bytes(&self, algorithm: c_int) -> Option<usize> {
         let Self { handle: h, descriptors: [a, b, c], convolution: conv, .. } = *self;
-        let mut bytes = 0usize;
+        let (name, mut bytes) = (format!("cudnnGetConvolution{}WorkspaceSize", self.op), 0usize);
         // SAFETY: all descriptors are alive, the caller's or ours; a size is written to.
-        let status = unsafe {
-            call_of!(self.op, "cudnnGetConvolution" "WorkspaceSize", (h, a, b, conv, c, algorithm, &mut bytes))
-        };
-        (status == SUCCESS).then_some(bytes)
+        unsafe { done!(&name, (h, a, b, conv, c, algorithm, &mut bytes)) }.then_some(bytes)
     }
 
     /// Launches the convolution.
@@ -71,9 +68,9 @@ impl Call {
         // with it.
         unsafe {
             match epilogue {
-                None => call_of!(
-                    op,
-                    "cudnnConvolution" "",
+                None => call!(
+                    cudnn,
+                    &format!("cudnnConvolution{op}"),
                     (h, alpha, a, pa, b, pb, conv, algorithm, ws, len, beta, c, pc)
                 ),
                 Some([z, pz, bias, pbias, activation]) => call!(

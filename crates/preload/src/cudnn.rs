@@ -1,7 +1,11 @@
 //! The functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded.
 
-use crate::warning::warn;
-use std::ffi::{CString, c_int, c_void};
+use crate::shared::{lock, warn};
+use std::{
+    collections::HashMap,
+    ffi::{CString, c_int, c_void},
+    sync::{LazyLock, Mutex},
+};
 
 /// A handle, a descriptor, a stream, an event, or an address in a GPU's memory.
 pub(crate) type Raw = *mut c_void;
@@ -32,10 +36,8 @@ pub(crate) struct AlgorithmPerformance {
 /// `call!(library, "function", (arguments))`: the status that it returns, or [`NOT_INITIALIZED`] if it is not there.
 /// The caller answers for the arguments, which must be of exactly the types that C declares.
 macro_rules! call {
-    ($library:ident, $name:expr, ($($argument:expr),* $(,)?)) => {{
-        static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-        let find = || $crate::cudnn::$library($name).inspect(|&address| _ = FOUND.set(address));
-        match FOUND.get().copied().or_else(find) {
+    ($library:ident, $name:expr, ($($argument:expr),* $(,)?)) => {
+        match $crate::cudnn::$library($name) {
             Some(address) => {
                 let function: unsafe extern "C" fn($($crate::cudnn::inferred!($argument)),*) -> std::ffi::c_int =
                     std::mem::transmute::<usize, _>(address);
@@ -43,30 +45,13 @@ macro_rules! call {
             }
             None => $crate::cudnn::NOT_INITIALIZED,
         }
-    }};
+    };
 }
 
 /// `done!("function", (arguments))`: whether this function of cuDNN succeeds.
 macro_rules! done {
     ($name:expr, $arguments:tt) => {
         $crate::cudnn::call!(cudnn, $name, $arguments) == $crate::cudnn::SUCCESS
-    };
-}
-
-/// As `call!` for the function that each operation has one of: `call_of!(op, "before" "after", (arguments))`.
-macro_rules! call_of {
-    ($op:expr, $before:literal $after:literal, $arguments:tt) => {
-        match $op {
-            planner::ConvOp::Forward => {
-                $crate::cudnn::call!(cudnn, concat!($before, "Forward", $after), $arguments)
-            }
-            planner::ConvOp::BackwardData => {
-                $crate::cudnn::call!(cudnn, concat!($before, "BackwardData", $after), $arguments)
-            }
-            planner::ConvOp::BackwardFilter => {
-                $crate::cudnn::call!(cudnn, concat!($before, "BackwardFilter", $after), $arguments)
-            }
-        }
     };
 }
 
@@ -77,22 +62,31 @@ macro_rules! inferred {
     };
 }
 
-pub(crate) use {call, call_of, done, inferred};
+pub(crate) use {call, done, inferred};
 
 /// The address of a function of cuDNN. Frameworks load it for themselves alone (`RTLD_LOCAL`), where `RTLD_NEXT` does
 /// not look, so first the library is asked for by name; nothing is loaded that was not.
 pub(crate) fn cudnn(name: &str) -> Option<usize> {
-    let versions = [9, 8, 10, 11].into_iter().map(|version| loaded(&format!("libcudnn.so.{version}")));
-    let found = versions.chain([libc::RTLD_NEXT]).find_map(|library| symbol(library, name));
-    if found.is_none() {
-        warn(&format!("no cuDNN is loaded in this process that has {name}"));
-    }
-    found
+    found(name, || {
+        let versions = [9, 8, 10, 11].into_iter().map(|version| loaded(&format!("libcudnn.so.{version}")));
+        let found = versions.chain([libc::RTLD_NEXT]).find_map(|library| symbol(library, name));
+        if found.is_none() {
+            warn(&format!("no cuDNN is loaded in this process that has {name}"));
+        }
+        found
+    })
 }
 
 /// The address of a function of the driver, which whoever uses cuDNN on a GPU has loaded.
 pub(crate) fn driver(name: &str) -> Option<usize> {
-    symbol(loaded("libcuda.so.1"), name)
+    found(name, || symbol(loaded("libcuda.so.1"), name))
+}
+
+/// What `find` finds, looked for until it is there.
+fn found(name: &str, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    static FOUND: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Default::default);
+    let known = lock(&FOUND).get(name).copied();
+    known.or_else(|| find().inspect(|&address| _ = lock(&FOUND).insert(name.to_owned(), address)))
 }
 
 /// Whether this is the cuDNN that we divide convolutions for; of others all calls are passed through.

@@ -3,12 +3,13 @@
 use crate::{
     bench::{Given, engine_ms},
     call::{Arguments, Call},
-    cudnn::{AlgorithmPerformance, Raw, Status, call, done, is_known},
+    cudnn::{AlgorithmPerformance, Raw, Status, done, is_known},
+    descriptor::Descriptor,
     driver::{current_device, is_recording},
     graph::{self, LoneConvolution},
-    mutex::lock,
     plan::Plan,
     settings::Settings,
+    shared::lock,
     takeover::{ENGINE, Question, turn},
 };
 use std::{
@@ -46,11 +47,11 @@ pub(crate) fn destroyed(descriptor: Raw) {
 pub(crate) unsafe fn configured(plan: Raw, config: Raw) -> Option<()> {
     /// `CUDNN_BACKEND_ENGINE_DESCRIPTOR`.
     const KIND: c_int = 2;
-    let (mut engine, mut notes) = (Descriptor::new(KIND)?, [0 as c_int; 16]);
+    let (mut engine, mut notes) = (Descriptor::of_backend(KIND)?, [0 as c_int; 16]);
     // SAFETY: the caller's promise; our descriptor is filled and read, and the array is as long as said.
     unsafe {
-        get(config, graph::CONFIG_ENGINE, graph::DESCRIPTOR, 1, &mut engine.0)?;
-        let count = get(engine.0, graph::ENGINE_NOTES, graph::NOTE, 16, &mut notes)?;
+        get(config, graph::CONFIG_ENGINE, graph::DESCRIPTOR, 1, &mut engine.raw)?;
+        let count = get(engine.raw, graph::ENGINE_NOTES, graph::NOTE, 16, &mut notes)?;
         graph::set(plan, graph::ENGINE_NOTES, graph::NOTE, count.min(16), notes.as_ptr().cast());
     }
     Some(())
@@ -68,40 +69,22 @@ unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut
     is_read.then_some(count)
 }
 
-/// A descriptor of cuDNN's backend, ours while it lives.
-struct Descriptor(Raw);
-
-impl Descriptor {
-    fn new(kind: c_int) -> Option<Self> {
-        let mut made = null_mut();
-        // SAFETY: the address of a descriptor is written to.
-        unsafe { done!("cudnnBackendCreateDescriptor", (kind, &raw mut made)) }.then_some(Self(made))
-    }
-
-    /// A variant pack with the operands of a convolution and a workspace.
-    fn pack(convolution: &LoneConvolution, given: &Given) -> Option<Self> {
-        /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
-        const PACK: c_int = 16;
-        let (made, addresses) = (Self::new(PACK)?, given.operands.as_ptr().cast::<c_void>());
-        let (pack, ids, workspace) =
-            (made.0, convolution.ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
-        let set = |name: c_int, kind: c_int, count: i64, values: *const c_void| {
-            // SAFETY: the descriptor is ours and not finalised yet; there are as many values of this type.
-            unsafe { done!("cudnnBackendSetAttribute", (pack, name, kind, count, values)) }
-        };
-        let is_set = set(graph::PACK_IDS, graph::INT64, 3, ids)
-            && set(graph::PACK_ADDRESSES, graph::ADDRESS, 3, addresses)
-            && set(graph::PACK_WORKSPACE, graph::ADDRESS, 1, workspace);
-        // SAFETY: the descriptor is ours.
-        (is_set && unsafe { done!("cudnnBackendFinalize", (pack)) }).then_some(made)
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // SAFETY: made in `new` and not used again.
-        unsafe { call!(cudnn, "cudnnBackendDestroyDescriptor", (self.0)) };
-    }
+/// A variant pack with the operands of a convolution and a workspace.
+fn pack(convolution: &LoneConvolution, given: &Given) -> Option<Descriptor> {
+    /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
+    const PACK: c_int = 16;
+    let (made, addresses) = (Descriptor::of_backend(PACK)?, given.operands.as_ptr().cast::<c_void>());
+    let (pack, ids, workspace) =
+        (made.raw, convolution.ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
+    let set = |name: c_int, kind: c_int, count: i64, values: *const c_void| {
+        // SAFETY: the descriptor is ours and not finalised yet; there are as many values of this type.
+        unsafe { done!("cudnnBackendSetAttribute", (pack, name, kind, count, values)) }
+    };
+    let is_set = set(graph::PACK_IDS, graph::INT64, 3, ids)
+        && set(graph::PACK_ADDRESSES, graph::ADDRESS, 3, addresses)
+        && set(graph::PACK_WORKSPACE, graph::ADDRESS, 1, workspace);
+    // SAFETY: the descriptor is ours.
+    (is_set && unsafe { done!("cudnnBackendFinalize", (pack)) }).then_some(made)
 }
 
 /// A descriptor has been finalised: if it is a plan, ours stands for it from now on, if that is faster.
@@ -153,13 +136,13 @@ impl Replaced {
         let mut question = Question { call: &call, signature, limits, own: None };
         let planned = question.plan(None)?;
         if let Some(rival) = planned.as_ref().ok().and_then(|planned| planned.within(limits.plan)) {
-            let mut pack = None;
+            let mut packed = None;
             let launch = |given: &Given| {
-                pack = pack.take().or_else(|| Descriptor::pack(&convolution, given));
+                packed = packed.take().or_else(|| pack(&convolution, given));
                 // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
-                pack.as_ref().is_some_and(|Descriptor(pack)| unsafe {
-                    done!("cudnnBackendExecute", (handle, plan, *pack))
-                })
+                packed
+                    .as_ref()
+                    .is_some_and(|pack| unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) })
             };
             let _turn = turn();
             let ms = engine_ms(&call, &question.signature, own_bytes, rival.time_ms(), launch)?;

@@ -3,8 +3,8 @@
 
 use crate::{
     cudnn::Raw,
-    mutex::lock,
-    signature::{ALIGNMENT, Operand, Signature, filter_of, numbers},
+    shared::lock,
+    signature::{ALIGNMENT, Operand, Signature, numbers, places},
 };
 use planner::ConvOp;
 use std::{
@@ -125,7 +125,7 @@ pub(crate) fn lone_convolution(plan: Raw, device: c_int) -> Option<LoneConvoluti
         && operation.number(scale + 1)? == 0;
     let (convolution, mut ids) = (operation.part(scale + 2)?, [0; 3]);
     let mut operand = |place: usize| {
-        let (operand, id) = operation.part(names[place])?.operand(place == filter_of(op))?;
+        let (operand, id) = operation.part(names[place])?.operand(place == places(op)[1])?;
         ids[place] = id;
         Some(operand)
     };

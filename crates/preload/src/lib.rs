@@ -11,6 +11,7 @@
 //!
 //! ```text
 //! lib (exported functions) ──► engine ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
+//!                                 │                      └─────► database ────┤
 //!                                 └─────► graph ─────────────────────────────┘
 //! ```
 //!
@@ -19,16 +20,17 @@
 mod bench;
 mod call;
 mod cudnn;
+mod database;
+mod descriptor;
 mod driver;
 mod engine;
 mod graph;
-mod mutex;
 mod plan;
 mod report;
 mod settings;
+mod shared;
 mod signature;
 mod takeover;
-mod warning;
 
 use bench::Given;
 use call::{Arguments, Call};

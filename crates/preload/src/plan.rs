@@ -3,7 +3,8 @@
 use crate::{
     call::{Arguments, Call},
     cudnn::{NOT_SUPPORTED, SUCCESS, Status},
-    signature::{Descriptors, Signature},
+    descriptor::Descriptor,
+    signature::{Signature, TF32},
 };
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::{
@@ -24,30 +25,48 @@ pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
     names.split(' ')
 }
 
-/// A convolution with descriptors of its micro-batches, by their size.
-pub(crate) struct Pieces {
+/// A convolution with descriptors of its micro-batches, by their size, its measurements on one GPU, and what follows from
+/// them.
+pub(crate) struct Plan {
     pub(crate) signature: Signature,
-    descriptors: BTreeMap<u32, Descriptors>,
+    /// Of the operands, and of the convolution.
+    descriptors: BTreeMap<u32, [Descriptor; 4]>,
+    rows: Vec<Measurement>,
+    /// The fastest configuration for every workspace.
+    pub(crate) front: DesirableSet,
+    /// The most workspace that was measured with.
+    pub(crate) ceiling: usize,
+    /// Bytes that the virtual algorithm was last said to need.
+    pub(crate) promised: AtomicUsize,
+    /// How often the virtual algorithm ran.
+    pub(crate) calls: AtomicU64,
 }
 
-impl Pieces {
-    /// For micro-batches of these sizes; nothing if cuDNN makes no descriptors.
-    pub(crate) fn new(signature: Signature, sizes: &[u32]) -> Option<Self> {
+impl Plan {
+    /// For micro-batches of these sizes, before anything is measured; nothing if cuDNN makes no descriptors.
+    pub(crate) fn new(signature: Signature, sizes: &[u32], ceiling: usize) -> Option<Self> {
         let descriptors =
             sizes.iter().map(|&size| Some((size, signature.descriptors(size)?))).collect::<Option<_>>()?;
-        Some(Self { signature, descriptors })
+        let (rows, front, promised, calls) = Default::default();
+        Some(Self { signature, descriptors, rows, front, ceiling, promised, calls })
+    }
+
+    /// What these measurements make possible; nothing if they make nothing possible.
+    pub(crate) fn measured(self, rows: Vec<Measurement>) -> Option<Self> {
+        let front = planner::desirable_set(&rows, self.signature.mini_batch(), Bytes(self.ceiling as u64));
+        (!front.is_empty()).then_some(Self { rows, front, ..self })
     }
 
     /// cuDNN's number of an algorithm.
     fn number(&self, algorithm: &Algorithm) -> Option<c_int> {
-        algorithms(self.signature.op)
-            .position(|name| name == algorithm.as_str())
-            .map(|number| number as c_int)
+        let name = algorithm.as_str().trim_end_matches(TF32);
+        algorithms(self.signature.op).position(|known| known == name).map(|number| number as c_int)
     }
 
     /// The part of `call` that `size` samples are.
     pub(crate) fn part(&self, call: &Call, size: u32) -> Option<Call> {
-        self.descriptors.get(&size).map(|own| call.of(own.operands, own.convolution))
+        let [a, b, c, convolution] = self.descriptors.get(&size)?.each_ref().map(|own| own.raw);
+        Some(call.of([a, b, c], convolution))
     }
 
     /// Bytes of workspace that an algorithm needs for `size` samples, if it applies.
@@ -76,29 +95,6 @@ impl Pieces {
         }
         part.launch(number, &arguments)
     }
-}
-
-/// The measurements of a convolution on one GPU, and what follows from them.
-pub(crate) struct Plan {
-    pub(crate) pieces: Pieces,
-    rows: Vec<Measurement>,
-    /// The fastest configuration for every workspace.
-    pub(crate) front: DesirableSet,
-    /// The most workspace that was measured with.
-    pub(crate) ceiling: usize,
-    /// Bytes that the virtual algorithm was last said to need.
-    pub(crate) promised: AtomicUsize,
-    /// How often the virtual algorithm ran.
-    pub(crate) calls: AtomicU64,
-}
-
-impl Plan {
-    /// What the measurements `rows` make possible; nothing if they make nothing possible.
-    pub(crate) fn new(pieces: Pieces, rows: Vec<Measurement>, ceiling: usize) -> Option<Self> {
-        let front = planner::desirable_set(&rows, pieces.signature.mini_batch(), Bytes(ceiling as u64));
-        let (promised, calls) = (AtomicUsize::new(0), AtomicU64::new(0));
-        (!front.is_empty()).then_some(Self { pieces, rows, front, ceiling, promised, calls })
-    }
 
     /// The fastest configuration that does with so much workspace.
     pub(crate) fn within(&self, bytes: usize) -> Option<&Configuration> {
@@ -107,21 +103,21 @@ impl Plan {
 
     /// What an algorithm of cuDNN takes for the undivided convolution in the caller's arithmetic.
     pub(crate) fn undivided_ms(&self, algorithm: c_int) -> Option<f64> {
-        let name = algorithms(self.pieces.signature.op).nth(usize::try_from(algorithm).ok()?)?;
-        let mini_batch = self.pieces.signature.mini_batch();
-        let is_it = |row: &&Measurement| row.micro_batch == mini_batch && row.algorithm.as_str() == name;
-        self.rows.iter().find(is_it).map(|row| row.time_ms)
+        let mini_batch = self.signature.mini_batch();
+        let mut undivided = self.rows.iter().filter(|row| row.micro_batch == mini_batch);
+        let own = undivided.find(|row| self.number(&row.algorithm) == Some(algorithm));
+        own.map(|row| row.time_ms)
     }
 
     /// Runs the convolution in micro-batches on the caller's handle, without waiting for any of them. Nothing, if no
     /// configuration does with the caller's workspace or the first micro-batch is refused: then nothing was launched.
     pub(crate) fn run(&self, call: &Call, mut arguments: Arguments) -> Option<Status> {
-        let [one, _] = self.pieces.signature.scalars();
+        let [one, _] = self.signature.scalars();
         let mut first = 0;
         for run in self.within(arguments.workspace.1)?.runs() {
             let Measurement { algorithm, micro_batch, .. } = &run.micro;
             for _ in 0..run.count {
-                match self.pieces.launch(call, algorithm, (*micro_batch, first), &arguments) {
+                match self.launch(call, algorithm, (*micro_batch, first), &arguments) {
                     SUCCESS => first += micro_batch,
                     _ if first == 0 => return None,
                     status => return Some(status),

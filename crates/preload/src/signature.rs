@@ -2,14 +2,20 @@
 
 use crate::{
     call::Call,
-    cudnn::{Raw, call, done},
+    cudnn::{Raw, done},
+    descriptor::Descriptor,
 };
-use planner::ConvOp;
-use std::{array::from_fn, ffi::c_int, fmt, mem::replace, ptr::null_mut};
+use planner::{Algorithm, ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
+use std::{array::from_fn, ffi::c_int, fmt, mem::replace};
 
 /// Bytes and names of the element types (`cudnnDataType_t`) that micro-batches are made of; others are passed through.
-const DTYPES: [(c_int, usize, &str); 4] = [(0, 4, "FP32"), (1, 8, "FP64"), (2, 2, "FP16"), (9, 2, "BF16")];
+const DTYPES: [(c_int, usize, &str); 4] =
+    [(FP32, 4, "FP32"), (1, 8, "FP64"), (2, 2, "FP16"), (BF16, 2, "BF16")];
+const FP32: c_int = 0;
+const BF16: c_int = 9;
 
+/// The arithmetic that is usual for the element type (`CUDNN_DEFAULT_MATH`).
+const DEFAULT: c_int = 0;
 /// Arithmetic without tensor cores (`CUDNN_FMA_MATH`).
 const FMA: c_int = 3;
 /// Arithmetic of tensor cores, for 16-bit types (`CUDNN_TENSOR_OP_MATH`).
@@ -82,6 +88,15 @@ impl Operand {
         known.map_or((0, ""), |&(_, bytes, name)| (bytes, name))
     }
 
+    /// Whether the elements follow each other in this order, as cuDNN counts it for filters.
+    fn lies(&self, order: c_int) -> bool {
+        let dims = self.dims();
+        match self.is_filter {
+            true => self.strides[0] == order || dims[1] == 1 || dims[2..].iter().all(|&taps| taps == 1),
+            false => is_packed(dims, &self.strides, order as usize),
+        }
+    }
+
     /// Bytes from one sample to the next; none in a filter, which all samples share.
     fn sample_bytes(&self) -> usize {
         if self.is_filter { 0 } else { self.strides[0] as usize * self.dtype().0 }
@@ -111,30 +126,35 @@ pub(crate) fn numbers(list: &[i64]) -> Option<Numbers> {
 
 /// The order of a packed filter's axes, as cuDNN counts it: channels before the rows (0) or behind the columns (1).
 fn order(dims: &[i64], strides: &[i64]) -> Option<i64> {
-    let is_packed = |&order: &i64| {
-        let (mut axes, mut packed): (Vec<_>, i64) = ((0..dims.len()).collect(), 1);
-        axes[1..].rotate_left(order as usize);
-        axes.into_iter().rev().all(|axis: usize| {
-            let next = packed.saturating_mul(dims[axis]);
-            replace(&mut packed, next) == strides[axis]
-        })
-    };
-    [0, 1].into_iter().find(is_packed)
+    [0, 1].into_iter().find(|&order| is_packed(dims, strides, order as usize))
 }
 
-/// The place of the filter among the operands of cuDNN's function.
-pub(crate) fn filter_of(op: ConvOp) -> usize {
+/// Whether elements in this order follow each other.
+fn is_packed<T: Copy + Into<i64>>(dims: &[T], strides: &[T], order: usize) -> bool {
+    let (mut axes, mut packed): (Vec<_>, i64) = ((0..dims.len()).collect(), 1);
+    axes[1..].rotate_left(order);
+    axes.into_iter().rev().all(|axis: usize| {
+        let next = packed.saturating_mul(dims[axis].into());
+        replace(&mut packed, next) == strides[axis].into()
+    })
+}
+
+/// The places of x, w and y, or their gradients, among the operands of cuDNN's function.
+pub(crate) fn places(op: ConvOp) -> [usize; 3] {
     match op {
-        ConvOp::Forward => 1,
-        ConvOp::BackwardData => 0,
-        ConvOp::BackwardFilter => 2,
+        ConvOp::Forward => [0, 1, 2],
+        ConvOp::BackwardData => [2, 0, 1],
+        ConvOp::BackwardFilter => [0, 2, 1],
     }
 }
+
+/// What algorithms' names end in that round to TF32, of those that round to it where they may; the command's own names.
+pub(crate) const TF32: &str = "_TF32";
 
 /// All that a convolution's speed, workspace and slices depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Signature {
-    device: c_int,
+    pub(crate) device: c_int,
     pub(crate) op: ConvOp,
     /// In the order in which cuDNN's function of the operation takes them.
     operands: [Operand; 3],
@@ -152,7 +172,7 @@ pub(crate) struct Signature {
 impl Signature {
     /// What the caller's descriptors say, if that is one that we divide.
     pub(crate) fn read(device: c_int, call: &Call) -> Option<Self> {
-        let filter = filter_of(call.op);
+        let [_, filter, _] = places(call.op);
         let read = |place| Operand::read(call.descriptors[place], place == filter);
         let operands = [read(0)?, read(1)?, read(2)?];
         let (mut geometry, mut modes, mut groups, mut math) = ([Numbers::default(); 3], [0; 2], 0, 0);
@@ -181,11 +201,11 @@ impl Signature {
         geometry: [Numbers; 3],
         (modes, has_tensor_cores): ([c_int; 2], bool),
     ) -> Option<Self> {
-        let (x, w) = (&operands[if op == ConvOp::BackwardData { 2 } else { 0 }], &operands[filter_of(op)]);
+        let [x, w, _] = places(op).map(|place| &operands[place]);
         let math = match (x.dtype().0, has_tensor_cores) {
             (4, false) => FMA,
             (2, _) => TENSOR_CORES,
-            _ => 0,
+            _ => DEFAULT,
         };
         let groups = x.dims[1] / w.dims[1];
         Self { device, op, operands, geometry, groups, math, modes, is_deterministic: true }.checked()
@@ -193,15 +213,17 @@ impl Signature {
 
     /// This, if it is a convolution of 2 or 3 axes, of at least two samples in a type that we know.
     fn checked(self) -> Option<Self> {
-        let filter = filter_of(self.op);
-        let [a, b, w] = [(filter + 1) % 3, (filter + 2) % 3, filter].map(|place| &self.operands[place]);
-        let can_be_divided = a.dims[0] > 1 && a.dims[0] == b.dims[0] && a.rank == b.rank && a.rank == w.rank;
+        let [x, w, y] = self.xwy();
+        let can_be_divided = x.dims[0] > 1 && x.dims[0] == y.dims[0] && x.rank == y.rank && x.rank == w.rank;
         can_be_divided.then_some(self)
     }
 
+    fn xwy(&self) -> [&Operand; 3] {
+        places(self.op).map(|place| &self.operands[place])
+    }
+
     pub(crate) fn mini_batch(&self) -> u32 {
-        let tensor = self.operands.iter().find(|operand| !operand.is_filter);
-        tensor.map_or(0, |tensor| tensor.dims[0] as u32)
+        self.xwy()[0].dims[0] as u32
     }
 
     /// Whether parts of the result are added up in a type too short for sums: the gradient of a 16-bit filter.
@@ -239,45 +261,87 @@ impl Signature {
         }
     }
 
+    /// Whether FP32 may be rounded to TF32: cuDNN may do that unless it is forbidden.
+    fn may_round(&self) -> bool {
+        self.operands[0].dtype == FP32 && self.math != FMA
+    }
+
+    /// An algorithm in the arithmetic that the caller allows, as the command names it.
+    pub(crate) fn named(&self, algorithm: &str) -> Algorithm {
+        match algorithm {
+            "IMPLICIT_PRECOMP_GEMM" | "ALGO_1" if self.may_round() => (algorithm.to_owned() + TF32).into(),
+            _ => algorithm.into(),
+        }
+    }
+
+    /// The typical largest error of an algorithm over the largest output, in FP32: the command's numbers.
+    pub(crate) fn max_error(&self, algorithm: &str) -> f32 {
+        let taps = self.xwy()[1].dims()[2..].iter().max();
+        match algorithm {
+            "WINOGRAD" | "WINOGRAD_NONFUSED" if taps > Some(&3) => 2e-3,
+            "WINOGRAD" | "WINOGRAD_NONFUSED" => 1e-5,
+            _ if self.named(algorithm).as_str() != algorithm => 5e-4,
+            _ => 1e-6,
+        }
+    }
+
+    /// The convolution as the planner names it, if it can: two axes, packed operands in FP32 or BF16 that all lie alike.
+    pub(crate) fn kernel(&self) -> Option<Kernel> {
+        let [x, w, y] = self.xwy();
+        let dtype = match [x.dtype, w.dtype, y.dtype] {
+            [FP32, FP32, FP32] => Dtype::F32,
+            [BF16, BF16, BF16] => Dtype::Bf16,
+            _ => return None,
+        };
+        let math = match self.math {
+            FMA => Math::Fp32,
+            DEFAULT => Math::Tf32,
+            TENSOR_CORES if dtype == Dtype::Bf16 => Math::Tf32,
+            _ => return None,
+        };
+        let lie = |order: c_int| [x, w, y].iter().all(|operand| operand.lies(order));
+        let layout = if lie(0) { Layout::Nchw } else { Some(Layout::Nhwc).filter(|_| lie(1))? };
+        let [_, c, h, width, ..] = x.dims.map(|extent| extent as u32);
+        let [k, _, r, s, ..] = w.dims.map(|extent| extent as u32);
+        let [pad, stride, dilation] = self.geometry.map(|[a, b, ..]| [a as u32, b as u32]);
+        let shape = ConvShape { c, h, w: width, k, r, s, pad, stride, dilation, groups: self.groups as u32 };
+        let id = KernelId { op: self.op, shape, dtype, math, layout };
+        // Cross-correlation, with sums in FP32.
+        let is_usual = x.rank == 4 && self.modes == [1, FP32];
+        is_usual.then(|| Kernel { name: self.to_string(), id, mini_batch: self.mini_batch() })
+    }
+
     /// Whether the convolution may be run with this algorithm.
     pub(crate) fn allows(&self, algorithm: &str) -> bool {
         !self.is_deterministic || is_deterministic(algorithm)
     }
 
-    /// Descriptors of `samples` samples, in the caller's strides.
-    pub(crate) fn descriptors(&self, samples: u32) -> Option<Descriptors> {
-        let mut made =
-            Descriptors { operands: [null_mut(); 3], convolution: null_mut(), filter: filter_of(self.op) };
-        for (operand, raw) in self.operands.iter().zip(&mut made.operands) {
+    /// Descriptors of `samples` samples, in the caller's strides: of the operands, and of the convolution.
+    pub(crate) fn descriptors(&self, samples: u32) -> Option<[Descriptor; 4]> {
+        let of_operand = |operand: &Operand| {
             let Operand { dtype, rank, mut dims, strides, is_filter } = *operand;
-            dims[0] = if is_filter { dims[0] } else { samples as c_int };
-            let (dims, order, strides, raw) = (dims.as_ptr(), strides[0], strides.as_ptr(), &raw mut *raw);
-            // SAFETY: the address of a descriptor is written to, which then is set; the arrays have `rank` elements.
-            let is_set = unsafe {
-                match is_filter {
-                    true => {
-                        done!("cudnnCreateFilterDescriptor", (raw))
-                            && done!("cudnnSetFilterNdDescriptor", (*raw, dtype, order, rank, dims))
-                    }
-                    false => {
-                        done!("cudnnCreateTensorDescriptor", (raw))
-                            && done!("cudnnSetTensorNdDescriptor", (*raw, dtype, rank, dims, strides))
-                    }
-                }
-            };
-            is_set.then_some(())?;
-        }
-        let ([pad, stride, dilation], [mode, sums]) =
-            (self.geometry.each_ref().map(|numbers| numbers.as_ptr()), self.modes);
-        let (conv, axes) = (&raw mut made.convolution, self.operands[0].rank - 2);
-        // SAFETY: as above.
-        let is_set = unsafe {
-            done!("cudnnCreateConvolutionDescriptor", (conv))
-                && done!("cudnnSetConvolutionNdDescriptor", (*conv, axes, pad, stride, dilation, mode, sums))
-                && done!("cudnnSetConvolutionGroupCount", (*conv, self.groups))
-                && done!("cudnnSetConvolutionMathType", (*conv, self.math))
+            if is_filter {
+                let set = ("cudnnSetFilterNdDescriptor", strides[0], dims.as_ptr());
+                // SAFETY: the descriptor was just made; the array has at least `rank` elements.
+                return Descriptor::new("Filter", |raw| unsafe {
+                    done!(set.0, (raw, dtype, set.1, rank, set.2))
+                });
+            }
+            dims[0] = samples as c_int;
+            let set = ("cudnnSetTensorNdDescriptor", dims.as_ptr(), strides.as_ptr());
+            // SAFETY: as above.
+            Descriptor::new("Tensor", |raw| unsafe { done!(set.0, (raw, dtype, rank, set.1, set.2)) })
         };
-        is_set.then_some(made)
+        let [pad, stride, dilation] = self.geometry.each_ref().map(|numbers| numbers.as_ptr());
+        let (axes, [mode, sums]) = (self.operands[0].rank - 2, self.modes);
+        // SAFETY: as above, with `axes` elements.
+        let convolution = Descriptor::new("Convolution", |conv| unsafe {
+            done!("cudnnSetConvolutionNdDescriptor", (conv, axes, pad, stride, dilation, mode, sums))
+                && done!("cudnnSetConvolutionGroupCount", (conv, self.groups))
+                && done!("cudnnSetConvolutionMathType", (conv, self.math))
+        });
+        let [a, b, c] = self.operands.each_ref().map(of_operand);
+        Some([a?, b?, c?, convolution?])
     }
 }
 
@@ -293,9 +357,7 @@ impl fmt::Display for Signature {
         let [a, b, c] = self.operands.each_ref().map(|operand| list(operand.dims()));
         let [pad, stride, dilation] = &self.geometry;
         let axes = self.operands[0].axes();
-        // cuDNN's arithmetic in FP32 may be that of tensor cores, unless it is forbidden.
-        let dtype =
-            if self.operands[0].dtype == 0 && self.math != FMA { "TF32" } else { self.operands[0].dtype().1 };
+        let dtype = if self.may_round() { "TF32" } else { self.operands[0].dtype().1 };
         write!(f, "cuda:{} {} {a}, {b} -> {c} {dtype}", self.device, self.op)?;
         for (name, values, neutral) in [("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)] {
             let values = &values[..axes];
@@ -307,31 +369,67 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Descriptors of a micro-batch, which die with the value.
-pub(crate) struct Descriptors {
-    pub(crate) operands: [Raw; 3],
-    pub(crate) convolution: Raw,
-    /// The place of the filter among the operands.
-    filter: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-// SAFETY: descriptors are set once, in `Signature::descriptors`, and only read from then on; they belong to no thread.
-unsafe impl Send for Descriptors {}
-// SAFETY: as above.
-unsafe impl Sync for Descriptors {}
+    /// 2 samples of 4 channels of 6x5, and 8 filters of 3x1 in 2 groups.
+    fn forward(dtype: i64, nhwc: bool, has_tensor_cores: bool) -> Option<Signature> {
+        let operand = |[n, c, h, w]: [i64; 4], is_filter| {
+            let strides = if nhwc { [h * w * c, 1, w * c, c] } else { [c * h * w, h * w, w, 1] };
+            Operand::new(dtype, &[n, c, h, w], &strides, is_filter)
+        };
+        let operands =
+            [operand([2, 4, 6, 5], false)?, operand([8, 2, 3, 1], true)?, operand([2, 8, 6, 3], false)?];
+        let geometry = [numbers(&[1, 0])?, numbers(&[1, 2])?, numbers(&[1, 1])?];
+        Signature::of_graph(0, ConvOp::Forward, operands, geometry, ([1, 0], has_tensor_cores))
+    }
 
-impl Drop for Descriptors {
-    fn drop(&mut self) {
-        let all = self.operands.into_iter().chain([self.convolution]).enumerate();
-        for (place, raw) in all.filter(|(_, raw)| !raw.is_null()) {
-            // SAFETY: created in `Signature::descriptors` and not used again.
-            unsafe {
-                match place {
-                    3 => call!(cudnn, "cudnnDestroyConvolutionDescriptor", (raw)),
-                    _ if place == self.filter => call!(cudnn, "cudnnDestroyFilterDescriptor", (raw)),
-                    _ => call!(cudnn, "cudnnDestroyTensorDescriptor", (raw)),
-                }
-            };
+    #[test]
+    fn the_planner_has_a_name_for_packed_convolutions_in_fp32_and_bf16() {
+        let shape = ConvShape {
+            c: 4,
+            h: 6,
+            w: 5,
+            k: 8,
+            r: 3,
+            s: 1,
+            pad: [1, 0],
+            stride: [1, 2],
+            groups: 2,
+            ..ConvShape::default()
+        };
+        for (number, nhwc, has_tensor_cores, dtype, math, layout) in [
+            (0, false, false, Dtype::F32, Math::Fp32, Layout::Nchw),
+            (0, false, true, Dtype::F32, Math::Tf32, Layout::Nchw),
+            (0, true, false, Dtype::F32, Math::Fp32, Layout::Nhwc),
+            (9, true, true, Dtype::Bf16, Math::Tf32, Layout::Nhwc),
+        ] {
+            let kernel = forward(number, nhwc, has_tensor_cores).unwrap().kernel().unwrap();
+            assert_eq!(kernel.id, KernelId { op: ConvOp::Forward, shape, dtype, math, layout });
+            assert_eq!(kernel.mini_batch, 2);
         }
+        let usual = forward(0, false, false).unwrap();
+        assert_eq!(forward(2, false, false).unwrap().kernel(), None, "FP16");
+        assert_eq!(
+            Signature { modes: [0, 0], ..usual.clone() }.kernel(),
+            None,
+            "a convolution of mathematics"
+        );
+        let mut spaced = usual.clone();
+        spaced.operands[0].strides[0] += 1;
+        assert_eq!(spaced.kernel(), None, "samples apart");
+        spaced.operands[0] = forward(0, true, false).unwrap().operands[0];
+        assert_eq!(spaced.kernel(), None, "operands that lie differently");
+    }
+
+    #[test]
+    fn algorithms_that_round_to_tf32_have_names_and_errors_of_their_own() {
+        let [exact, rounding] = [false, true].map(|tensor_cores| forward(0, false, tensor_cores).unwrap());
+        assert_eq!(exact.named("IMPLICIT_PRECOMP_GEMM").as_str(), "IMPLICIT_PRECOMP_GEMM");
+        assert_eq!(rounding.named("IMPLICIT_PRECOMP_GEMM").as_str(), "IMPLICIT_PRECOMP_GEMM_TF32");
+        assert_eq!(rounding.named("FFT").as_str(), "FFT");
+        let errors = ["IMPLICIT_PRECOMP_GEMM", "FFT", "WINOGRAD"].map(|name| rounding.max_error(name));
+        assert_eq!(errors, [5e-4, 1e-6, 1e-5]);
     }
 }

@@ -5,15 +5,14 @@ use crate::{
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
     driver::{current_device, is_recording},
-    mutex::lock,
     plan::{Plan, algorithms},
     report,
     settings::{Limits, Settings},
+    shared::{lock, warn},
     signature::Signature,
-    warning::warn,
 };
 use planner::{BatchSizePolicy, Configuration};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     cell::Cell,
     collections::HashMap,
@@ -37,9 +36,6 @@ type Planned = Result<Arc<Plan>, String>;
 
 /// What is known of every convolution that Find or Get was asked about.
 static KNOWN: LazyLock<Mutex<HashMap<Signature, Planned>>> = LazyLock::new(Default::default);
-
-/// What they got, for the report.
-static LINES: LazyLock<Mutex<HashMap<Signature, Value>>> = LazyLock::new(Default::default);
 
 /// Those who measure wait for each other: two at a time would disturb each other.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
@@ -123,7 +119,7 @@ impl Question<'_> {
     pub(crate) fn answer(&self, given: Option<Given>) -> Option<AlgorithmPerformance> {
         let planned = self.plan(given)?;
         let chosen = planned.as_ref().map_err(String::clone).and_then(|plan| self.choose(plan));
-        self.note(planned.as_deref().ok(), &chosen);
+        self.note(planned.as_ref(), &chosen);
         let (plan, chosen) = (planned.as_ref().ok()?, chosen.ok()?);
         let memory = chosen.workspace().0 as usize;
         plan.promised.store(memory, Relaxed);
@@ -201,8 +197,9 @@ impl Question<'_> {
     }
 
     /// Notes for the report what the convolution got.
-    fn note(&self, plan: Option<&Plan>, chosen: &Result<Configuration, String>) {
+    fn note(&self, planned: Result<&Arc<Plan>, &String>, chosen: &Result<Configuration, String>) {
         let Some(path) = &Settings::get().report else { return };
+        let plan = planned.ok();
         let own = self.own.and_then(|own| match own.algorithm {
             ENGINE => Some("an engine"),
             number => algorithms(self.signature.op).nth(usize::try_from(number).ok()?),
@@ -227,28 +224,8 @@ impl Question<'_> {
             "own_ms": plan.and_then(|plan| self.own_ms(plan)).filter(|&ms| ms > 0.0).map(rounded),
             "why": why,
         });
-        let mut noted = lock(&LINES);
-        // Of a graph's engines the fastest counts, which its caller would have taken.
-        let rival_ms = |line: &Value| line["own_ms"].as_f64().unwrap_or(f64::INFINITY);
-        let is_slower = |other: &Value| rival_ms(&line) >= rival_ms(other);
-        if !(self.signature.is_deterministic && noted.get(&self.signature).is_some_and(is_slower)) {
-            noted.insert(self.signature.clone(), line);
-        }
-        report::at_exit(path.clone(), lines);
+        report::note(path, &self.signature, line, planned.ok().cloned());
     }
-}
-
-/// What the report says at the end, with the number of calls of the virtual algorithm.
-fn lines() -> Vec<Value> {
-    let lines = lock(&LINES);
-    let with_calls = lines.iter().map(|(signature, line)| {
-        let mut line = line.clone();
-        line["calls"] = known(signature).map_or(0, |plan| plan.calls.load(Relaxed)).into();
-        line
-    });
-    let mut lines: Vec<Value> = with_calls.collect();
-    lines.sort_by_key(|line| line["convolution"].to_string());
-    lines
 }
 
 fn known(signature: &Signature) -> Option<Arc<Plan>> {

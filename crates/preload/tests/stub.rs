@@ -1,5 +1,10 @@
 //! The library before a stub of cuDNN and of the driver, in programs of C: no GPU is needed, and every sum is exact.
 
+use files::database::Database;
+use planner::{
+    BatchSizePolicy, Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Kernel, KernelId, Layout,
+    Math, Measurement,
+};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -51,9 +56,11 @@ impl Stub {
     fn preloaded(&self, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut command = Command::new(self.path(program));
         command.args(arguments).current_dir(self.0);
-        for name in ["UCUDNN_BATCH_SIZE_POLICY", "UCUDNN_DEFAULT_WORKSPACE_LIMIT", "CUDNN_CONV_WSCAP_DBG"] {
-            command.env_remove(name);
+        for name in ["BATCH_SIZE_POLICY", "DEFAULT_WORKSPACE_LIMIT", "TOTAL_WORKSPACE_SIZE"] {
+            command.env_remove(format!("UCUDNN_{name}"));
         }
+        command.env_remove("CUDNN_CONV_WSCAP_DBG");
+        command.env("UCUDNN_DATABASE", "none");
         command.envs(variables.iter().copied());
         command.env("LD_LIBRARY_PATH", self.0).env("LD_PRELOAD", library_path());
         command.output().expect("a program that runs")
@@ -106,7 +113,11 @@ fn the_limit_comes_from_the_cap_or_the_default() {
     let said = stub
         .passes("limits4", &[FOUR_MIB, ("UCUDNN_BATCH_SIZE_POLICY", "some"), ("CUDNN_CONV_WSCAP_DBG", "4")]);
     assert_eq!(said.matches("UCUDNN_BATCH_SIZE_POLICY is ignored").count(), 1, "{said}");
-    let said = stub.passes("limits4", &[FOUR_MIB, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "1GiB")]);
+    // A total stands above all of them, unless it is 0.
+    let cap = ("CUDNN_CONV_WSCAP_DBG", "4");
+    stub.passes("limits8", &[FOUR_MIB, cap, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "8MiB")]);
+    stub.passes("limits4", &[FOUR_MIB, cap, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "0")]);
+    let said = stub.passes("limits4", &[FOUR_MIB, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "1 EB")]);
     assert_eq!(said.matches("UCUDNN_TOTAL_WORKSPACE_SIZE is ignored").count(), 1, "{said}");
 }
 
@@ -252,4 +263,143 @@ fn the_report_says_what_each_convolution_got_and_why() {
     let paragraph = "  got: 4x4 FFT_TILING\n  got_ms: 2.0\n  workspace: 4 MiB\n";
     assert_eq!(text.matches(paragraph).count(), 3 * 2 * 3, "{text}");
     assert_eq!(text.matches("  calls: 5\n").count(), 3 * 2 * 3, "{text}");
+}
+
+/// A database that is named in the environment.
+fn database(folder: &tempfile::TempDir) -> [(&'static str, &str); 2] {
+    [FOUR_MIB, ("UCUDNN_DATABASE", folder.path().to_str().expect("a path in UTF-8"))]
+}
+
+/// The GPU of the stub, with its cuDNN, as the `microbatch` command names both.
+fn device(segments: &Path) -> DeviceHeader {
+    let gpu = tensor::cuda::CudaDeviceInfo {
+        ordinal: 0,
+        name: "Stub GPU".to_owned(),
+        compute_capability: [9, 0],
+        multiprocessors: 132,
+        clock_mhz: 1980,
+        memory_clock_mhz: 3201,
+        memory_bytes: 80 << 30,
+    };
+    let known = Database::new(segments).devices().expect("a database");
+    let [version] = known.iter().map(|known| &known.table.device.library_version).collect::<Vec<_>>()[..]
+    else {
+        panic!("{} devices", known.len())
+    };
+    assert!(version.starts_with("cuDNN 9.19.2 with engines, CUDA 13.1, driver "), "{version}");
+    DeviceHeader { name: gpu.to_string(), library_version: version.clone(), ..DeviceHeader::default() }
+}
+
+/// The stub's convolution in the planner's words.
+fn kernel(op: ConvOp) -> KernelId {
+    let shape = ConvShape { c: 3, h: 2, w: 2, k: 3, ..ConvShape::default() };
+    KernelId { op, shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw }
+}
+
+#[test]
+fn what_one_process_has_measured_the_next_one_knows() {
+    let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
+    let database = database(&folder);
+    assert_eq!(stub.passes("measured", &database), "");
+    assert_eq!(stub.passes("known", &database), "");
+    // More workspace admits one size more, which alone is measured.
+    let [_, named] = database;
+    assert_eq!(stub.passes("known below", &[("UCUDNN_DEFAULT_WORKSPACE_LIMIT", "8MiB"), named]), "");
+    assert_eq!(stub.passes("known", &database), "");
+
+    let known = Database::new(folder.path()).read(&device(folder.path())).expect("a database");
+    assert_eq!(known.warning, None);
+    for op in ConvOp::ALL {
+        let rows = known.table.measurements(&kernel(op), 8).expect("what was measured");
+        let [slow, fast] = rows else { panic!("{rows:?}") };
+        let names = [slow, fast].map(|row| row.algorithm.as_str());
+        assert!(matches!(names, ["IMPLICIT_GEMM" | "ALGO_0", "FFT_TILING"]), "{names:?}");
+        assert_eq!((slow.workspace, fast.workspace), (Bytes(0), Bytes::mib(8)));
+        assert!((slow.time_ms - 8.0).abs() < 1e-4 && (fast.time_ms - 0.9).abs() < 1e-4, "{rows:?}");
+        assert_eq!((slow.max_error, slow.deterministic), (1e-6, op == ConvOp::Forward));
+    }
+    // Engines were not measured: the command does not take these for everything there is.
+    let kernels = ConvOp::ALL.map(|op| Kernel { name: String::new(), id: kernel(op), mini_batch: 16 });
+    assert_eq!(known.table.missing(&kernels, BatchSizePolicy::PowerOfTwo).len(), 3 * 5);
+}
+
+#[test]
+fn what_the_command_has_measured_is_planned_with() {
+    let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
+    stub.passes("measured", &database(&folder));
+    let device = device(folder.path());
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let row = |algorithm: &str, micro_batch, time_ms, mebibytes| Measurement {
+        algorithm: algorithm.into(),
+        micro_batch,
+        time_ms,
+        shared_ms: 0.0,
+        workspace: Bytes::mib(mebibytes),
+        max_error: 1e-6,
+        deterministic: true,
+    };
+    let mut table = CostTable::new(device);
+    for (size, rows) in [
+        (1, vec![]),
+        (2, vec![row("ENG1", 2, 0.001, 0), row("FFT_TILING", 2, 0.1, 2)]),
+        (4, vec![row("FFT_TILING", 4, 0.3, 4)]),
+        // cuDNN asks for 8 MiB today.
+        (8, vec![row("FFT_TILING", 8, 0.1, 1)]),
+        (16, vec![row("IMPLICIT_GEMM", 16, 16.0, 0)]),
+    ] {
+        table.insert(kernel(ConvOp::Forward), size, rows).expect("measurements");
+    }
+    Database::new(folder.path()).add(&table).expect("a database");
+    assert_eq!(stub.passes("complete", &database(&folder)), "");
+}
+
+#[test]
+fn where_the_command_runs_other_algorithms_measurements_are_not_among_its_own() {
+    let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
+    stub.passes("measured channels last", &database(&folder));
+    stub.passes("known channels last", &database(&folder));
+    let known = Database::new(folder.path()).devices().expect("a database");
+    let [known] = &known[..] else { panic!("{known:?}") };
+    assert!(known.table.device.library_version.contains("cuDNN 9.19.2 by its legacy API, "), "{known:?}");
+}
+
+#[test]
+fn a_database_that_cannot_be_used_costs_a_warning_and_nothing_else() {
+    let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
+    let database = database(&folder);
+    stub.passes("measured", &database);
+    let of_gpu = fs::read_dir(folder.path()).expect("a folder").next().expect("a GPU").expect("a GPU").path();
+    for segment in fs::read_dir(&of_gpu).expect("segments") {
+        fs::write(segment.expect("a segment").path(), "half a li").expect("a segment");
+    }
+    // What is measured instead is kept beside it.
+    for scenario in ["measured", "known"] {
+        let said = stub.passes(scenario, &database);
+        assert_eq!(said.matches("microbatch: ").count(), 1, "{said}");
+        assert!(said.contains("the measurement database cannot be read in 3 places"), "{said}");
+    }
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("a file");
+    let named =
+        |path: &Path| [FOUR_MIB, ("UCUDNN_DATABASE", path.to_str().expect("UTF-8").to_owned().leak())];
+    let said = stub.passes("measured", &named(&file));
+    assert_eq!(said.matches("file is a file; it must be a folder").count(), 1, "{said}");
+    assert_eq!(said.matches("microbatch: ").count(), 1, "{said}");
+    let said = stub.passes("measured", &named(&file.join("below")));
+    assert_eq!(said.matches("cannot read").count(), 1, "{said}");
+    assert_eq!(said.matches("cannot make").count(), 1, "{said}");
+    assert_eq!(said.matches("microbatch: ").count(), 2, "{said}");
+}
+
+#[test]
+fn measurements_are_in_the_users_cache_unless_there_is_to_be_no_database() {
+    let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
+    let cache = ("XDG_CACHE_HOME", folder.path().to_str().expect("a path in UTF-8"));
+    stub.passes("measured", &[FOUR_MIB, cache]);
+    stub.passes("measured", &[FOUR_MIB, cache]);
+    assert!(fs::read_dir(folder.path()).expect("a folder").next().is_none());
+    stub.passes("measured", &[FOUR_MIB, cache, ("UCUDNN_DATABASE", "")]);
+    stub.passes("known", &[FOUR_MIB, cache, ("UCUDNN_DATABASE", "")]);
+    device(&folder.path().join("microbatch/measurements"));
 }

@@ -1,9 +1,7 @@
 //! First values of parameters.
 
-use crate::{
-    digest::fnv1a,
-    spec::{Filler, VarianceNorm},
-};
+use crate::spec::{Filler, VarianceNorm};
+use files::digest::fnv1a;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tensor::TensorType;

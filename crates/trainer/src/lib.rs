@@ -10,11 +10,8 @@
 //! All memory is one arena, and nothing is allocated after it.
 
 pub mod data;
-pub mod database;
-mod digest;
 pub mod error;
 pub mod export;
-pub mod files;
 pub mod fill;
 #[cfg(test)]
 mod gradient_check;

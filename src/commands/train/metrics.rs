@@ -1,13 +1,14 @@
 //! What a training writes for machines while it runs: a log of JSON lines, and TensorBoard's files.
 
-use super::{report::Report, tensorboard::Board};
+use super::tensorboard::Board;
 use crate::{
     Error,
     args::TrainArgs,
     commands::draw::refused,
-    report::{Header, StepLine, TestLines},
+    report::{Header, StepLine, TestLines, TrainReport},
 };
 use figures::PlanReport;
+use files::{read_regular, try_writing, write_atomically};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
@@ -16,7 +17,6 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
 };
-use trainer::files::{read_regular, try_writing, write_atomically};
 
 /// Where the numbers of a training go besides stdout.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl Metrics {
     }
 
     /// What runs, how and where: the first line of a training and of each resumed one.
-    pub(super) fn manifest(&mut self, report: &Report, first: u64, seed: u64) -> Result<(), Error> {
+    pub(super) fn manifest(&mut self, report: &TrainReport, first: u64, seed: u64) -> Result<(), Error> {
         let (version, command) = (env!("CARGO_PKG_VERSION"), Vec::from_iter(env::args()));
         let (run, plan) = (&report.header, &report.plan);
         // Not by way of a JSON value, which would turn numbers of single precision into others of double.

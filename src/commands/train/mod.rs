@@ -3,7 +3,6 @@
 mod metrics;
 mod prepare;
 mod progress;
-mod report;
 mod tensorboard;
 
 use super::ranks::on_each;
@@ -11,13 +10,12 @@ use crate::{
     Console, Error,
     args::TrainArgs,
     console::complain,
-    report::{StepLine, TestLines, TrainSummary},
+    report::{StepLine, TestLines, TrainReport, TrainSummary},
     stop::{exit_code, stop},
 };
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
-use report::Report;
 use std::collections::BTreeSet;
 use trainer::{
     Group, Solver, Stop, TrainError, host,
@@ -41,7 +39,7 @@ struct Training<'a> {
     /// After how many tests without a lower loss it ends.
     patience: Option<usize>,
     has_converged: bool,
-    report: Report,
+    report: TrainReport,
     /// The last loss.
     loss: f64,
     /// The last snapshot and its iteration; at first the one that it resumes.
@@ -109,12 +107,12 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     }
 }
 
-fn print(report: Report, summary: TrainSummary, console: &mut Console) -> Result<(), Error> {
+fn print(report: TrainReport, summary: TrainSummary, console: &mut Console) -> Result<(), Error> {
     console.text(format!("\n{summary}"))?;
     if let Some(peak) = report.memory.compare(summary.peak_resident) {
         console.text(format!("Peak resident memory {peak}"))?;
     }
-    console.object(&Report { summary: Some(summary), ..report })
+    console.object(&TrainReport { summary: Some(summary), ..report })
 }
 
 impl Training<'_> {

@@ -1,6 +1,5 @@
 //! From the command line to a training that is ready to begin.
 
-use super::report::Report;
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
@@ -10,7 +9,7 @@ use crate::{
         setup::{Planned, Session, announce},
     },
     models::load_solver,
-    report::{DataReport, Header, NetReport},
+    report::{DataReport, Header, NetReport, TrainReport},
 };
 use planner::Bytes;
 use std::{
@@ -23,7 +22,7 @@ use trainer::{
     planning::PlanRecord,
     snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest},
     solver::MovingAverages,
-    spec::{NetSpec, SolverSpec},
+    spec::{NetSpec, Phase, SolverSpec},
 };
 
 /// What a snapshot says that has to be known before the nets are built.
@@ -35,7 +34,7 @@ struct Resumed {
 /// A training that is ready to begin, and what was said of it.
 pub(super) struct Prepared {
     pub(super) solver: Solver,
-    pub(super) report: Report,
+    pub(super) report: TrainReport,
     pub(super) averages: MovingAverages,
     /// As long as this is there, no other training writes snapshots to the same place.
     pub(super) place: Option<SnapshotPlace>,
@@ -51,7 +50,7 @@ pub(super) fn prepare(
     group: &Group,
     console: &mut Console,
 ) -> Result<Prepared, Error> {
-    let origin = Origin::device(&args.run, &args.planning.measuring)?;
+    let mut origin = Origin::device(&args.run, &args.planning.measuring)?;
     let mut spec = solver_spec(args)?;
     spec.share = group.share();
     let (snapshot, damaged) = group.from_leader(|| {
@@ -87,7 +86,12 @@ pub(super) fn prepare(
     notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
-    let synthetic = synthetic(&args.run, &net)?;
+    let mut sized = net.clone();
+    args.batch.into_iter().for_each(|samples| sized.set_mini_batch(samples));
+    let ranks = (group, recorded.and_then(|record| record.plans.first()));
+    let from = (&args.run, &args.planning);
+    notes.extend(origin.settle_layout(from, (&sized, Phase::Train), ranks, console)?);
+    let synthetic = synthetic(args.run.synthetic, &net)?;
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
     let seed = group.from_leader(|| Ok::<_, Error>(seed(args)))?;
@@ -101,8 +105,7 @@ pub(super) fn prepare(
             snapshot.display()
         )));
     }
-    let mut session = Session::new(origin, (at_start, options), &args.planning, nets, true)?;
-    session.group = group.clone();
+    let mut session = Session::new(origin, (at_start, options), &args.planning, nets, (true, group))?;
     let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;
     if let Some(Resumed { state, .. }) = &resumed {
@@ -141,7 +144,8 @@ pub(super) fn prepare(
     }
     let (averages, snapshot) = (MovingAverages::of(&net), snapshot.map(|path| path.display().to_string()));
     let (steps, tests, summary) = (Vec::new(), Vec::new(), None);
-    let report = Report { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
+    let report =
+        TrainReport { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
     Ok(Prepared { solver, report, averages, place, snapshot })
 }
 
@@ -151,9 +155,9 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
     spec.epochs = args.epochs;
     if let Some(rate) = args.base_lr {
-        spec.learning_rate.base_lr = rate as f32;
-        if spec.learning_rate.min_lr > rate as f32 {
-            let least = spec.learning_rate.min_lr;
+        spec.learning_rate.base_lr = rate;
+        let least = spec.learning_rate.min_lr;
+        if least > rate {
             return Err(usage!("--base-lr {rate} is below the solver's min_lr, {least}"));
         }
     }
@@ -166,6 +170,9 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     if args.no_snapshot {
         spec.snapshot.interval = 0;
         spec.snapshot.after_train = false;
+    }
+    if args.keep.is_some() && !spec.snapshot.is_wanted() {
+        return Err(usage!("--keep has no effect: the solver writes no snapshots"));
     }
     if let Some(prefix) = &args.snapshot_prefix {
         spec.snapshot.prefix.clone_from(prefix);

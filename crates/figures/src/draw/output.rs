@@ -20,15 +20,12 @@ impl Figure {
         self.draw(&mut Canvas { backend, in_pieces: false });
         // plotters' first line, the only one about the document as a whole, says nothing for a reader's software.
         let marks = drawn.split_once('\n').map_or("", |(_, marks)| marks);
-        let [width, height] = self.size();
+        let ([width, height], [across, down]) = (self.size(), size);
+        let ([title, caption], rules) = ([&self.title, &self.caption].map(|text| escaped(text)), dark_mode());
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\" \
-             role=\"img\">\n<title>{}</title>\n<desc>{}</desc>\n<style>polyline{{stroke-linejoin:round}}{}</style>\n{marks}",
-            size[0],
-            size[1],
-            escaped(&self.title),
-            escaped(&self.caption),
-            dark_mode()
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {across} {down}\" \
+             role=\"img\">\n<title>{title}</title>\n<desc>{caption}</desc>\n<style>polyline{{stroke-linejoin:round}}{rules}\
+             </style>\n{marks}"
         )
     }
 
@@ -64,9 +61,8 @@ impl Figure {
 fn coarser(fine: &[u8], width: usize, ratio: usize) -> Vec<u8> {
     let mut coarse = Vec::new();
     for rows in fine.chunks_exact(3 * width * ratio) {
-        for (column, colour) in (0..width / ratio).flat_map(|column| [0, 1, 2].map(|colour| (column, colour)))
-        {
-            let first = 3 * ratio * column + colour;
+        let colours = |column: usize| [0, 1, 2].map(|colour| 3 * ratio * column + colour);
+        for first in (0..width / ratio).flat_map(colours) {
             let lines = rows.chunks_exact(3 * width).map(|row| row[first..].iter().step_by(3).take(ratio));
             let sum: usize = lines.flatten().map(|&value| usize::from(value)).sum();
             coarse.push((sum / (ratio * ratio)) as u8);

@@ -157,11 +157,8 @@ impl Area<'_> {
             (Form::Bar, &[a, b]) => {
                 let Frame { left, right, top, bottom } = Frame::between(a, b);
                 // A hair of paper between it and the next.
-                canvas.rectangle(
-                    [left, top],
-                    [right - if right - left > 2.0 { 0.75 } else { 0.0 }, bottom],
-                    tone,
-                );
+                let hair = if right - left > 2.0 { 0.75 } else { 0.0 };
+                canvas.rectangle([left, top], [right - hair, bottom], tone);
                 if width(&mark.text, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
                     let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
                     canvas.text(&mark.text, middle, SMALL, Tone::Paper, HPos::Center);

@@ -39,7 +39,7 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
         }
         let ticks = classes().map(|(place, class)| (place, format!("{class:e}")));
         let title = "largest error allowed, in parts of the largest output";
-        let x = Axis::new(title, [-0.2, CLASSES.len() as f64 - 0.8], ticks);
+        let x = Axis::new(title, [-0.2, CLASSES.len() as f64 - 1.0], ticks);
         let title = format!("gain of {math} over undivided FP32, both within {USUAL}");
         if !marks.is_empty() {
             panels.push(Panel::new(x, |most| Axis::from_zero(&title, most), marks, 180.0));
@@ -111,10 +111,9 @@ fn gains(list: &Study) -> Option<Figure> {
         Panel::new(Axis::counts(&x, kernels as u32), y, marks, 160.0)
     };
     let panels = panels.into_iter().map(panel).collect();
+    let (limits, kernels) = (GENEROUS.map(|limit| limit.to_string()).join(", "), list.kernels.len());
     let caption = format!(
-        "What micro-batches gain within {} for each of {} kernels, those of each size of filters in order of it.",
-        GENEROUS.map(|limit| limit.to_string()).join(", "),
-        list.kernels.len(),
+        "What micro-batches gain within {limits} for each of {kernels} kernels, those of each size of filters in order of it."
     );
     Some(list.figure("kernels", "Which kernels gain", caption, panels, data))
 }

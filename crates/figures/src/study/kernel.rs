@@ -20,21 +20,16 @@ impl Study {
         let (mut times_ms, mut bytes) = (Vec::new(), Vec::new());
         for Measurement { algorithm, time_ms, workspace, max_error, deterministic, .. } in &rows {
             row!(data; algorithm, time_ms, workspace, max_error, deterministic.to_string());
-            times_ms.push((
-                algorithm.to_string(),
-                vec![Bar::new(*time_ms, Tone::Orange, format!("{time_ms:.2}"))],
-            ));
-            let bar = Bar::new(workspace.0 as f64, Tone::Blue, workspace.to_string());
-            bytes.push((algorithm.to_string(), vec![bar]));
+            let bar = |length, tone, text| (algorithm.to_string(), vec![Bar::new(length, tone, text)]);
+            times_ms.push(bar(*time_ms, Tone::Orange, format!("{time_ms:.2}")));
+            bytes.push(bar(workspace.0 as f64, Tone::Blue, workspace.to_string()));
         }
-        let (fastest, slowest) = (rows.first()?, rows.last()?);
+        let (Measurement { algorithm, workspace, .. }, slowest) = (rows.first()?, rows.last()?);
+        let (samples, ratio) = (kernel.mini_batch, times(slowest.time_ms / rows[0].time_ms));
         let caption = format!(
-            "What the algorithms for {kernel} take for all {} samples at once: {} is {} faster than {} and wants {}.",
-            kernel.mini_batch,
-            fastest.algorithm,
-            times(slowest.time_ms / fastest.time_ms),
+            "What the algorithms for {kernel} take for all {samples} samples at once: {algorithm} is {ratio} faster than {} and \
+             wants {workspace}.",
             slowest.algorithm,
-            fastest.workspace,
         );
         let panels = vec![
             Panel::bars(|most| Axis::from_zero("ms", 1.2 * most), times_ms, 24.0),
@@ -61,17 +56,17 @@ impl Study {
             row!(data; algorithm, workspace, time_ms);
             let dot = Drawn::new(Form::Dot, [[workspace.0 as f64, *time_ms]], Tone::Orange);
             // What is off the drawing is in the data.
-            marks.extend((*time_ms <= y.range[1]).then(|| dot.named(algorithm.as_str())));
+            let name = placed(algorithm.as_str(), *workspace, range[0]);
+            marks.extend((*time_ms <= y.range[1]).then(|| dot.named(name)));
         }
-        let slower = times(before_ms / after_ms);
+        let (slower, samples) = (times(before_ms / after_ms), kernel.mini_batch);
+        let divided_ms = divided.time_ms(Bytes(at.0 - 1))?;
         let middle = [at.0 as f64, (before_ms + after_ms) / 2.0];
         marks.push(Drawn::new(Form::Note, [middle], Tone::Ink).named(format!("one byte less: {slower}")));
         let caption = format!(
-            "Each dot is an algorithm of {kernel} on all {} samples, the line the fastest that fits. With {at} of workspace it \
-             takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. Divided into micro-batches it \
-             takes {:.2} ms in that.",
-            kernel.mini_batch,
-            divided.time_ms(Bytes(at.0 - 1))?,
+            "Each dot is an algorithm of {kernel} on all {samples} samples, the line the fastest that fits. With {at} of \
+             workspace it takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. Divided into \
+             micro-batches it takes {divided_ms:.2} ms in that."
         );
         let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
         let panel = Panel::new(Axis::bytes("workspace limit", range), |_| y, marks, TALL).with_key(key);
@@ -101,13 +96,11 @@ impl Study {
         series.truncate(5);
         let (best, rows) = series.first()?;
         let top = fastest(rows);
-        let enough = rows.iter().find(|row| speed(row) > 0.9 * top)?;
+        let Measurement { micro_batch, workspace, .. } = rows.iter().find(|row| speed(row) > 0.9 * top)?;
+        let most = rows.last()?.workspace;
         let caption = format!(
-            "{kernel}: {best} computes {top:.0} images in a millisecond at best, and at {} samples it is within a tenth of \
-             that, with {} of workspace instead of {}.",
-            enough.micro_batch,
-            enough.workspace,
-            rows.last()?.workspace,
+            "{kernel}: {best} computes {top:.0} images in a millisecond at best, and at {micro_batch} samples it is within a \
+             tenth of that, with {workspace} of workspace instead of {most}."
         );
         let lines = |value: &dyn Fn(&Measurement) -> f64| -> Vec<Drawn> {
             let line = |(place, (name, rows)): (usize, &(&Algorithm, Vec<&Measurement>))| {
@@ -142,14 +135,15 @@ impl Study {
             let mut dot = Drawn::new(Form::Dot, [[workspace.0 as f64, time_ms]], Tone::Blue);
             // Names where time has fallen by a seventh since the last name: more would hide the line.
             if time_ms < 0.86 * named_ms || workspace == last.workspace {
-                (dot, named_ms) = (dot.named(configuration.to_string()), time_ms);
+                let name = placed(&configuration.to_string(), workspace, range[0]);
+                (dot, named_ms) = (dot.named(name), time_ms);
             }
             marks.push(dot);
         }
+        let points = set.len();
         let caption = format!(
-            "All {} desirable configurations of {kernel}: none is both faster and smaller than another. A limit chooses the \
-             last one to its left.",
-            set.len(),
+            "All {points} desirable configurations of {kernel}: none is both faster and smaller than another. A limit chooses \
+             the last one to its left."
         );
         let panel =
             Panel::new(Axis::bytes("workspace", range), |top| Axis::from_zero("ms", top), marks, TALL);
@@ -181,6 +175,11 @@ impl Study {
         let panel = Panel::bars(|most| Axis::from_zero("ms", most), groups, 56.0);
         Some(self.figure("division", &format!("{kernel} within {USUAL}"), caption, vec![panel], data))
     }
+}
+
+/// The name of a dot, with its workspace where that is less than the `first` of the axis, at which it is drawn.
+fn placed(name: &str, workspace: Bytes, first: Bytes) -> String {
+    if workspace < first { format!("{name}: {workspace}") } else { name.to_owned() }
 }
 
 /// Where one byte less costs most: the workspace that is just enough, and the time without and with it.

@@ -70,15 +70,12 @@ impl Study {
         }
         layers.sort_by_key(|&(_, [data, weights], [plenty, _])| Reverse((plenty, data + weights)));
         layers.truncate(MOST_LAYERS);
-        let (best, saved) = self.most_saved()?;
+        let (shown, limit, (best, saved)) = (layers.len(), LIMITS[2], self.most_saved()?);
+        let [plenty_ms, little_ms] = [plenty.time_ms, little.time_ms];
         let caption = format!(
-            "Data with gradients, weights and workspace of the {} layers with the largest workspaces. Upper bars: undivided with \
-             up to {} for each kernel ({:.1} ms). Lower bars: micro-batches with up to {USUAL} ({:.1} ms). Of all layers {best} \
-             saves most: it takes {saved:.2} times less.",
-            layers.len(),
-            LIMITS[2],
-            plenty.time_ms,
-            little.time_ms,
+            "Data with gradients, weights and workspace of the {shown} layers with the largest workspaces. Upper bars: undivided \
+             with up to {limit} for each kernel ({plenty_ms:.1} ms). Lower bars: micro-batches with up to {USUAL} \
+             ({little_ms:.1} ms). Of all layers {best} saves most: it takes {saved:.2} times less."
         );
         let group = |(name, [data, weights], workspaces): LayerParts<'_>| {
             let bars = workspaces.into_iter().zip(&KEY[2..]).map(|(workspace, key)| {
@@ -129,13 +126,11 @@ impl Study {
             Panel::new(x("steps"), |most| Axis::bytes_from_zero("memory in use", 1.03 * most), marks, 190.0)
                 .with_key(PARTS),
         ];
+        let (steps, net, limit, workspace) =
+            (heights.len(), &self.title, plan.options.limit, most.saturating_sub(*below));
         let caption = format!(
-            "The {} steps of an iteration of {}, planned with at most {}. At most {most} are in use, at step {peak} ({name}); \
-             workspace is {} of that.",
-            heights.len(),
-            self.title,
-            plan.options.limit,
-            most.saturating_sub(*below),
+            "The {steps} steps of an iteration of {net}, planned with at most {limit}. At most {most} are in use, at step {peak} \
+             ({name}); workspace is {workspace} of that."
         );
         let figure = self.figure("timeline", "An iteration step by step", caption, panels, data);
         Some(Figure { width: Figure::PAGE, ..figure })

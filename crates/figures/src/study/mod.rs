@@ -3,18 +3,16 @@
 
 mod across;
 mod claims;
-mod curves;
 mod kernel;
 mod layers;
 mod net;
 mod page;
-mod plan;
+mod plots;
 
 pub use across::figures;
 pub use claims::claims;
-pub use curves::{LearningCurve, learning_curves};
 pub use page::page;
-pub use plan::{limit_figure, plan_figure, scaling_figure};
+pub use plots::{LearningCurve, learning_curves, limit_figure, plan_figure, scaling_figure};
 
 use crate::draw::{Data, Figure, Panel, Tone};
 use memory::{LayerMemory, Outline};
@@ -166,6 +164,11 @@ impl Study {
         self.plan(policy, WorkspacePolicy::Wr, limit)
     }
 
+    /// WD of the total that is so much for each kernel.
+    pub(crate) fn divided(&self, each: Bytes) -> Option<Rc<Plan>> {
+        self.plan(self.finest, WorkspacePolicy::Wd, self.total(each))
+    }
+
     /// A plan within the usual limit of algorithms with errors up to `max_error`.
     pub(crate) fn as_exact_as(&self, max_error: f32) -> Option<Rc<Plan>> {
         let (batch_size_policy, default) = (self.finest, PlanOptions::default());
@@ -229,13 +232,8 @@ impl Study {
         data: Data,
     ) -> Figure {
         let name = if self.prefix.is_empty() { name.to_owned() } else { format!("{}-{name}", self.prefix) };
-        let title = format!(
-            "{what}: {}, mini-batch {}, {}, {}",
-            self.title,
-            self.mini_batch(),
-            self.math(),
-            self.device()
-        );
+        let (net, samples, math, device) = (&self.title, self.mini_batch(), self.math(), self.device());
+        let title = format!("{what}: {net}, mini-batch {samples}, {math}, {device}");
         Figure { caption, ..Figure::new(&name, title, self.source(), panels, data) }
     }
 }

@@ -84,12 +84,11 @@ impl Study {
         let [undivided_ms, best_ms] = [undivided, best].map(|curve| curve.time_ms(USUAL).unwrap_or(f64::NAN));
         let equal = undivided.points().iter().find(|point| point.time_ms <= best_ms);
         let equal = equal.map_or_else(|| "no amount".to_owned(), |point| point.workspace.to_string());
+        let (net, gain) = (&self.title, times(undivided_ms / best_ms));
         let caption = format!(
-            "All convolution kernels of {}, each with the same limit. At {USUAL} they take {undivided_ms:.1} ms undivided, and \
-             {best_ms:.1} ms in micro-batches ({}); undivided kernels need {equal} each to be as fast. Below: microseconds that \
-             each MiB more would save at best.",
-            self.title,
-            times(undivided_ms / best_ms),
+            "All convolution kernels of {net}, each with the same limit. At {USUAL} they take {undivided_ms:.1} ms undivided, \
+             and {best_ms:.1} ms in micro-batches ({gain}); undivided kernels need {equal} each to be as fast. Below: \
+             microseconds that each MiB more would save at best."
         );
         let price = |most: f64| Axis::decades("price of a MiB: µs saved at best", [0.1, most.max(1.0)]);
         let panels = vec![
@@ -130,8 +129,7 @@ impl Study {
 
     /// How WD divides the smallest total.
     pub(super) fn wd(&self) -> Option<Figure> {
-        let total = self.total(LIMITS[0]);
-        let plan = self.plan(self.finest, WorkspacePolicy::Wd, total)?;
+        let (total, plan) = (self.total(LIMITS[0]), self.divided(LIMITS[0])?);
         let mut data = Data::new("kernel division workspace_bytes time_ms");
         for planned in &plan.kernels {
             let PlannedKernel { kernel, configuration, workspace, .. } = planned;
@@ -141,14 +139,12 @@ impl Study {
         largest.sort_by_key(|planned| Reverse(planned.workspace));
         largest.truncate(MOST_KERNELS);
         let ([first, second], part) = two_layers(&plan)?;
-        let what = format!("How WD divides {} MiB", total.as_mib());
+        let (mib, given, kernels, ms) =
+            (total.as_mib(), plan.workspace_separate(), plan.kernels.len(), plan.time_ms);
+        let (what, percent) = (format!("How WD divides {mib} MiB"), 100.0 * part);
         let caption = format!(
-            "WD gives {} of {} MiB to {} kernels; {first} and {second} have {:.1} % of it. All kernels take {:.1} ms.",
-            plan.workspace_separate(),
-            total.as_mib(),
-            plan.kernels.len(),
-            100.0 * part,
-            plan.time_ms,
+            "WD gives {given} of {mib} MiB to {kernels} kernels; {first} and {second} have {percent:.1} % of it. All kernels take \
+             {ms:.1} ms."
         );
         let bar = |PlannedKernel { kernel, configuration, workspace, .. }: &PlannedKernel| {
             let text = format!("{workspace}: {configuration}");

@@ -53,10 +53,8 @@ fn undivided_ms(study: &Study) -> Option<f64> {
 
 /// How many times faster than WD another way is to give the smallest total.
 fn over_wd(study: &Study, way: WorkspacePolicy) -> Option<f64> {
-    let total = study.total(LIMITS[0]);
-    let limit = if way == WorkspacePolicy::Wr { LIMITS[0] } else { total };
-    let other = study.plan(study.finest, way, limit)?;
-    Some(study.plan(study.finest, WorkspacePolicy::Wd, total)?.time_ms / other.time_ms)
+    let limit = if way == WorkspacePolicy::Wr { LIMITS[0] } else { study.total(LIMITS[0]) };
+    Some(study.divided(LIMITS[0])?.time_ms / study.plan(study.finest, way, limit)?.time_ms)
 }
 
 /// A page in Markdown with all `figures`, the table of `claims`, and what holds of the papers' conclusions; made by
@@ -76,7 +74,8 @@ pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str)
         }
     }
     page += "## The papers' numbers\n\nTheir GPUs and cuDNN are of 2014 to 2018: a ratio of 1 means that the effect is as \
-             large as it was.\n\n";
+             large as it was. A cost table has convolutions alone: what the papers say of whole iterations is measured on a GPU, by \
+             `microbatch time --compare`.\n\n";
     page += &markdown(claims);
     for Figure { name, title, caption, source, .. } in figures {
         page += &format!("\n## {title}\n\n![{title}]({name}.svg)\n\n{caption} {source}. [CSV]({name}.csv)\n");
@@ -87,10 +86,13 @@ pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str)
 impl Conclusion {
     /// What it says, and of which nets in FP32 that is true, with their ratios; nothing if no net has that.
     fn line(&self, studies: &[Study]) -> Option<String> {
-        let (mut yes, mut no) = (Vec::new(), Vec::new());
+        let (mut yes, mut no, mut unknown) = (Vec::new(), Vec::new(), "");
         for study in nets(studies, Math::Fp32) {
             let tf32 = nets(studies, Math::Tf32).find(|other| other.label() == study.label());
-            let Some(ratio) = (self.ratio)(study, tf32) else { continue };
+            let Some(ratio) = (self.ratio)(study, tf32) else {
+                unknown = " of which it is known";
+                continue;
+            };
             let holds = if (ratio >= NOTABLE) == self.is_gain { &mut yes } else { &mut no };
             holds.push(format!("{} {ratio:.2}x", study.label()));
         }
@@ -100,8 +102,8 @@ impl Conclusion {
             .fold(self.says.to_owned(), |says, (name, limit)| says.replace(name, &limit.to_string()));
         let verdict = match (&yes[..], &no[..]) {
             ([], []) => return None,
-            (_, []) => format!("True of all: {}", yes.join(", ")),
-            ([], _) => format!("True of none: {}", no.join(", ")),
+            (_, []) => format!("True of all{unknown}: {}", yes.join(", ")),
+            ([], _) => format!("True of none{unknown}: {}", no.join(", ")),
             _ => format!("True of {}; not of {}", yes.join(", "), no.join(", ")),
         };
         Some(format!("- **{says}** {verdict}.\n"))

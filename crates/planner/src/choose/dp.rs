@@ -9,8 +9,8 @@
 //! and its recurrence for the desirable set D(b) joins D(b - s) with the micro-configurations of s for every s, point
 //! by point. Both follow here from one observation: taking the micro-configurations *by rising workspace* and letting
 //! each one improve T in place (b rising, so that it may be used many times) leaves, after every step, exactly the T of
-//! the limit reached so far. Stopping at M gives WR's answer; noting T(N) whenever it falls gives the whole desirable
-//! set. That costs one pass over T per micro-configuration, where joining sets costs their product: a thousand samples
+//! the limit reached so far. Noting T(N) whenever it falls gives the whole desirable set, whose last point within M is
+//! WR's answer. That costs one pass over T per micro-configuration, where joining sets costs their product: a thousand samples
 //! under `all` take milliseconds.
 //!
 //! An algorithm may do part of its work once for all its micro-batches (the transform of a filter): a fixed cost F,
@@ -27,16 +27,9 @@ use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 const MOST_SHARING: usize = 6;
 
 /// The fastest coverings of 1..=N samples under a workspace limit that only rises.
-///
-/// What an algorithm shares among micro-batches is the least that any of its measurements says, for all of them. Of
-/// equally fast configurations it keeps the one with less workspace, then the one with the larger micro-batch; the
-/// order in which measurements are given does not matter.
-#[derive(Clone, Debug)]
-pub struct Sweep<'a> {
+struct Sweep<'a> {
     /// By rising workspace, then falling size.
     micros: Vec<Cow<'a, Measurement>>,
-    /// How many of them the limit has admitted so far.
-    admitted: usize,
     /// One for each set of algorithms whose fixed costs are paid; the first pays none.
     cases: Vec<Case>,
     /// The algorithms that share, by the bit that stands for them.
@@ -44,7 +37,6 @@ pub struct Sweep<'a> {
 }
 
 /// The fastest coverings if these algorithms' fixed costs are paid, and others that share are not used.
-#[derive(Clone, Debug)]
 struct Case {
     /// A bit for each of the algorithms.
     algorithms: u32,
@@ -85,97 +77,77 @@ impl Case {
     }
 }
 
+/// The desirable set of a mini-batch: every configuration that is the fastest of some workspace limit up to `limit`.
+///
+/// What an algorithm shares among micro-batches is the least that any of its measurements says, for all of them. Of
+/// equally fast configurations it keeps the one with less workspace, then the one with the larger micro-batch; the
+/// order in which measurements are given does not matter.
+pub fn desirable_set<'a>(
+    micros: impl IntoIterator<Item = &'a Measurement>,
+    mini_batch: u32,
+    limit: Bytes,
+) -> DesirableSet {
+    let usable = micros.into_iter().filter(|micro| (1..=mini_batch).contains(&micro.micro_batch));
+    let mut sweep = Sweep::new(usable, mini_batch);
+    let (mut set, mut fastest_ms) = (DesirableSet::default(), f64::INFINITY);
+    for index in 0..sweep.micros.partition_point(|micro| micro.workspace <= limit) {
+        sweep.admit(index);
+        let workspace = |index: usize| sweep.micros.get(index).map(|micro| micro.workspace);
+        // Those that need as much are admitted together.
+        if workspace(index) != workspace(index + 1) && sweep.fastest().time_ms() < fastest_ms {
+            fastest_ms = sweep.fastest().time_ms();
+            set.insert(sweep.configuration());
+        }
+    }
+    set
+}
+
 impl<'a> Sweep<'a> {
     /// A sweep over `micros` for a mini-batch, before any of them is admitted.
-    pub fn new(micros: impl IntoIterator<Item = &'a Measurement>, mini_batch: u32) -> Sweep<'a> {
-        let usable = micros.into_iter().filter(|micro| (1..=mini_batch).contains(&micro.micro_batch));
-        let mut micros: Vec<Cow<'_, Measurement>> = usable.map(Cow::Borrowed).collect();
+    fn new(micros: impl Iterator<Item = &'a Measurement>, mini_batch: u32) -> Sweep<'a> {
+        let mut micros: Vec<Cow<'_, Measurement>> = micros.map(Cow::Borrowed).collect();
         let (sharing, fixed) = agree(&mut micros);
         micros.sort_by(|a, b| {
             let key = |micro: &Measurement| (micro.workspace, Reverse(micro.micro_batch));
             key(a).cmp(&key(b)).then(a.time_ms.total_cmp(&b.time_ms)).then(a.algorithm.cmp(&b.algorithm))
         });
         let cases = (0..1 << sharing.len()).map(|algorithms| Case::new(algorithms, &fixed, mini_batch));
-        Sweep { micros, admitted: 0, cases: cases.collect(), sharing }
+        Sweep { micros, cases: cases.collect(), sharing }
     }
 
-    /// Admits every micro-configuration that needs at most `limit`. A limit below an earlier one changes nothing.
-    pub fn raise_limit(&mut self, limit: Bytes) {
-        while self.next_workspace().is_some_and(|workspace| workspace <= limit) {
-            self.admit_next();
-        }
-    }
-
-    /// The least workspace of what is not admitted yet.
-    pub fn next_workspace(&self) -> Option<Bytes> {
-        self.micros.get(self.admitted).map(|micro| micro.workspace)
-    }
-
-    /// Time of the fastest configuration within the limit, infinite if none covers the mini-batch.
-    pub fn time_ms(&self) -> f64 {
-        self.fastest().time_ms()
-    }
-
-    /// The fastest configuration within the limit.
-    pub fn configuration(&self) -> Option<Configuration> {
-        let fastest = self.fastest();
-        if !fastest.time_ms().is_finite() {
-            return None;
-        }
-        let mut pieces = Vec::new();
-        let mut rest = fastest.best_ms.len() - 1;
-        while rest > 0 {
-            pieces.push(fastest.last[rest]);
-            rest -= self.micros[fastest.last[rest] as usize].micro_batch as usize;
-        }
-        pieces.sort_unstable();
-        let runs = pieces.chunk_by(|a, b| a == b).map(|run| Run {
-            count: run.len() as u32,
-            micro: self.micros[run[0] as usize].clone().into_owned(),
-        });
-        Some(Configuration::new(runs))
-    }
-
-    /// Raises the limit step by step and collects each faster configuration.
-    pub(crate) fn desirable_set(&mut self, limit: Bytes) -> DesirableSet {
-        let mut set = DesirableSet::default();
-        let mut fastest_ms = self.time_ms();
-        while let Some(workspace) = self.next_workspace().filter(|&workspace| workspace <= limit) {
-            self.raise_limit(workspace);
-            if self.time_ms() < fastest_ms {
-                fastest_ms = self.time_ms();
-                set.insert(self.configuration().expect("its time is finite"));
-            }
-        }
-        set
-    }
-
-    /// The bit of its algorithm, if that shares.
-    fn bit(&self, micro: &Measurement) -> u32 {
+    /// Lets a micro-configuration improve the cases that it may be used in.
+    fn admit(&mut self, index: usize) {
+        let micro = &self.micros[index];
         let shares = self.sharing.iter().position(|algorithm| *algorithm == micro.algorithm);
-        shares.map_or(0, |bit| 1 << bit)
+        let bit = shares.map_or(0, |bit| 1 << bit);
+        for case in self.cases.iter_mut().filter(|case| case.algorithms & bit == bit) {
+            case.admit(index as u32, micro.micro_batch as usize, micro.time_ms - micro.shared_ms);
+        }
     }
 
     /// The case with the fastest covering; of equals the first.
     fn fastest(&self) -> &Case {
-        let mut fastest = &self.cases[0];
-        for case in &self.cases[1..] {
-            if faster(case.time_ms(), fastest.time_ms()) {
-                fastest = case;
-            }
-        }
-        fastest
+        let fastest = self
+            .cases
+            .iter()
+            .reduce(|known, case| if faster(case.time_ms(), known.time_ms()) { case } else { known });
+        fastest.expect("there is the case in which nothing is shared")
     }
 
-    /// Lets the next micro-configuration improve the cases that it may be used in.
-    fn admit_next(&mut self) {
-        let index = self.admitted;
-        self.admitted += 1;
-        let micro = &self.micros[index];
-        let bit = self.bit(micro);
-        for case in self.cases.iter_mut().filter(|case| case.algorithms & bit == bit) {
-            case.admit(index as u32, micro.micro_batch as usize, micro.time_ms - micro.shared_ms);
+    /// The fastest configuration; there is one if its time is finite.
+    fn configuration(&self) -> Configuration {
+        let Case { best_ms, last, .. } = self.fastest();
+        let mut pieces = Vec::new();
+        let mut rest = best_ms.len() - 1;
+        while rest > 0 {
+            pieces.push(last[rest]);
+            rest -= self.micros[last[rest] as usize].micro_batch as usize;
         }
+        pieces.sort_unstable();
+        Configuration::new(pieces.chunk_by(|a, b| a == b).map(|run| Run {
+            count: run.len() as u32,
+            micro: self.micros[run[0] as usize].clone().into_owned(),
+        }))
     }
 }
 
@@ -204,13 +176,4 @@ fn agree(micros: &mut [Cow<'_, Measurement>]) -> (Vec<Algorithm>, Vec<f64>) {
         }
     }
     sharing.into_iter().unzip()
-}
-
-/// The desirable set of a mini-batch: every configuration that is the fastest of some workspace limit up to `limit`.
-pub fn desirable_set<'a>(
-    micros: impl IntoIterator<Item = &'a Measurement>,
-    mini_batch: u32,
-    limit: Bytes,
-) -> DesirableSet {
-    Sweep::new(micros, mini_batch).desirable_set(limit)
 }

@@ -1,6 +1,6 @@
 //! Why there is no plan.
 
-use crate::model::Bytes;
+use crate::model::{BatchSizePolicy, Bytes, Kernel};
 use thiserror::Error;
 
 /// There is no plan, for a reason that is told in a sentence.
@@ -23,4 +23,16 @@ pub enum PlanError {
     /// A kernel has no samples, or the ILP solver failed or gave no proven optimum (WD).
     #[error("{0}")]
     Refused(String),
+}
+
+impl PlanError {
+    /// No configuration of `kernel` fits `limit`; the smallest one takes `smallest`.
+    pub(crate) fn beyond(kernel: &Kernel, policy: BatchSizePolicy, limit: Bytes, smallest: Bytes) -> Self {
+        let (limit, least) = (limit.exact(), smallest.exact());
+        let message = format!(
+            "{kernel} has no algorithm within the workspace limit of {limit} under the {policy} policy: the smallest feasible \
+             limit is {least}"
+        );
+        Self::Infeasible { smallest, message }
+    }
 }

@@ -24,13 +24,13 @@ pub enum Explanation {
 
 impl Explanation {
     /// Compares what was chosen, of the `available` workspace, with the fastest there is.
-    pub(crate) fn new(chosen: &Configuration, fastest: Configuration, available: Bytes) -> Self {
+    pub(crate) fn new(chosen: &Configuration, fastest: &Configuration, available: Bytes) -> Self {
         if !faster(fastest.time_ms(), chosen.time_ms()) {
             return Self::FastestMeasured;
         }
         let speedup = chosen.time_ms() / fastest.time_ms();
         let lacking = fastest.workspace().saturating_sub(available);
-        Self::LacksWorkspace { configuration: fastest, speedup, lacking }
+        Self::LacksWorkspace { configuration: fastest.clone(), speedup, lacking }
     }
 }
 

@@ -4,17 +4,18 @@ mod curve;
 mod dp;
 mod error;
 mod explain;
+mod fronts;
 mod options;
 mod plan;
-mod problem;
 mod wr;
 
 pub use curve::Curve;
-pub use dp::{Sweep, desirable_set};
+pub use dp::desirable_set;
 pub use error::PlanError;
 pub use explain::{Explanation, Rejected};
+pub use fronts::Fronts;
 pub use options::PlanOptions;
 pub use plan::{DivisionReport, Plan, PlannedKernel};
 
-pub(crate) use problem::{Candidates, Problem};
-pub(crate) use wr::{Choice, choose};
+pub(crate) use fronts::{candidates, first_largest};
+pub(crate) use wr::choose;

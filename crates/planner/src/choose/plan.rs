@@ -2,11 +2,11 @@
 
 use super::{
     explain::{Explanation, Rejected},
+    fronts::Front,
     options::PlanOptions,
-    wr::Choice,
 };
 use crate::{
-    model::{ARENA_ALIGNMENT, Bytes, Configuration, ConvOp, Kernel, Measurement, WorkspacePolicy, faster},
+    model::{Bytes, Configuration, ConvOp, Kernel, Measurement, WorkspacePolicy, faster},
     table::CostTable,
 };
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct PlannedKernel {
     pub kernel: Kernel,
     /// Its division into micro-batches.
     pub configuration: Configuration,
-    /// Where its workspace begins in the arena, a multiple of [`ARENA_ALIGNMENT`].
+    /// Where its workspace begins in the arena, a multiple of [`ARENA_ALIGNMENT`](crate::ARENA_ALIGNMENT).
     pub workspace_offset: Bytes,
     /// How much workspace it has: what its configuration needs.
     pub workspace: Bytes,
@@ -33,6 +33,27 @@ pub struct PlannedKernel {
 }
 
 impl PlannedKernel {
+    /// One of the configurations of `front`, with its workspace at the beginning of the arena, and what is compared
+    /// with it.
+    pub(crate) fn new(
+        kernel: &Kernel,
+        front: &Front,
+        configuration: &Configuration,
+        available: Bytes,
+        undivided: Option<&Measurement>,
+    ) -> Self {
+        let fastest = front.set.iter().last().unwrap_or(configuration);
+        Self {
+            kernel: kernel.clone(),
+            configuration: configuration.clone(),
+            workspace_offset: Bytes::ZERO,
+            workspace: configuration.workspace(),
+            available,
+            undivided: undivided.cloned(),
+            explanation: Explanation::new(configuration, fastest, available),
+        }
+    }
+
     /// Planned time of all its micro-batches.
     pub fn time_ms(&self) -> f64 {
         self.configuration.time_ms()
@@ -90,35 +111,23 @@ pub struct Plan {
 impl Plan {
     /// Gives every kernel its place and adds everything up.
     pub(crate) fn new(
-        kernels: &[Kernel],
         options: &PlanOptions,
-        choices: Vec<Choice>,
+        mut kernels: Vec<PlannedKernel>,
         division: Option<DivisionReport>,
     ) -> Self {
-        let is_divided = options.workspace_policy == WorkspacePolicy::Wd;
-        let mut end = Bytes::ZERO;
-        let place = |(kernel, choice): (&Kernel, Choice)| {
-            let Choice { configuration, undivided, available, explanation } = choice;
-            let workspace = configuration.workspace();
-            let workspace_offset = if is_divided { end } else { Bytes::ZERO };
-            end = workspace_offset + workspace.align_up(ARENA_ALIGNMENT);
-            PlannedKernel {
-                kernel: kernel.clone(),
-                configuration,
-                workspace_offset,
-                workspace,
-                available,
-                undivided,
-                explanation,
+        if options.workspace_policy == WorkspacePolicy::Wd {
+            let mut end = Bytes::ZERO;
+            for planned in &mut kernels {
+                planned.workspace_offset = end;
+                end += planned.workspace.segment();
             }
-        };
-        let planned: Vec<PlannedKernel> = std::iter::zip(kernels, choices).map(place).collect();
+        }
         Self {
             options: options.clone(),
-            time_ms: planned.iter().map(PlannedKernel::time_ms).sum(),
-            undivided_time_ms: planned.iter().map(|kernel| Some(kernel.undivided.as_ref()?.time_ms)).sum(),
+            time_ms: kernels.iter().map(PlannedKernel::time_ms).sum(),
+            undivided_time_ms: kernels.iter().map(|kernel| Some(kernel.undivided.as_ref()?.time_ms)).sum(),
             division,
-            kernels: planned,
+            kernels,
         }
     }
 
@@ -133,7 +142,7 @@ impl Plan {
 
     /// What the workspaces would take if each kernel had one of its own, as in frameworks that do not share them.
     pub fn workspace_separate(&self) -> Bytes {
-        self.kernels.iter().map(|planned| planned.workspace.align_up(ARENA_ALIGNMENT)).sum()
+        self.kernels.iter().map(|planned| planned.workspace.segment()).sum()
     }
 
     /// What the kernel of a layer got.
@@ -143,8 +152,7 @@ impl Plan {
 
     /// How many times faster than undivided all kernels together are, if there are any and each can run undivided.
     pub fn gain(&self) -> Option<f64> {
-        self.undivided_time_ms
-            .filter(|_| !self.kernels.is_empty())
-            .map(|undivided_ms| undivided_ms / self.time_ms)
+        let undivided_ms = self.undivided_time_ms.filter(|_| !self.kernels.is_empty())?;
+        Some(undivided_ms / self.time_ms)
     }
 }

@@ -7,61 +7,29 @@
 
 use super::{
     error::PlanError,
-    explain::Explanation,
-    problem::{Candidates, Problem},
+    fronts::{Fronts, first_largest},
+    options::PlanOptions,
+    plan::PlannedKernel,
 };
-use crate::model::{Bytes, Configuration, Measurement};
-use std::{cmp::Reverse, collections::HashMap};
-
-/// What a policy decided for one kernel.
-#[derive(Clone)]
-pub(crate) struct Choice {
-    pub(crate) configuration: Configuration,
-    pub(crate) undivided: Option<Measurement>,
-    /// The workspace that it could have had.
-    pub(crate) available: Bytes,
-    pub(crate) explanation: Explanation,
-}
+use crate::model::{Bytes, WorkspacePolicy};
 
 /// The fastest configuration of every kernel, in order, that needs at most what `limit` gives the kernel of this index.
-/// Identical kernels under equal limits get the same.
 pub(crate) fn choose(
-    problem: &Problem<'_>,
+    fronts: &Fronts,
+    options: &PlanOptions,
     limit: impl Fn(usize) -> Bytes,
-) -> Result<Vec<Choice>, PlanError> {
-    let mut known: HashMap<(usize, Bytes), Option<Choice>> = HashMap::new();
-    let mut choices = Vec::with_capacity(problem.of_kernel.len());
-    for (kernel, &index) in problem.of_kernel.iter().enumerate() {
-        let limit = limit(kernel);
-        let choice =
-            known.entry((index, limit)).or_insert_with(|| choose_one(&problem.distinct[index], limit));
-        choices.extend(choice.clone());
-    }
-    if choices.len() == problem.of_kernel.len() {
-        return Ok(choices);
-    }
-    let refused = known.iter().filter(|(_, choice)| choice.is_none()).map(|(&key, _)| key);
-    Err(neediest(problem, refused.collect()))
-}
-
-/// Of the refused (kernel, limit) pairs the one that lacks most: with equal limits its need is the smallest limit for
-/// all.
-fn neediest(problem: &Problem<'_>, refused: Vec<(usize, Bytes)>) -> PlanError {
-    let lacking = |&(index, limit): &(usize, Bytes)| {
-        // A kernel that nothing can run is the first thing to say.
-        let least = problem.distinct[index].least_workspace().unwrap_or(Bytes::MAX);
-        (least.saturating_sub(limit), Reverse(index))
-    };
-    let (index, limit) = refused.into_iter().max_by_key(lacking).expect("something was refused");
-    problem.distinct[index].infeasible(limit, problem.options)
-}
-
-fn choose_one(candidates: &Candidates<'_>, limit: Bytes) -> Option<Choice> {
-    let mut sweep = candidates.sweep();
-    sweep.raise_limit(limit);
-    let configuration = sweep.configuration()?;
-    sweep.raise_limit(Bytes::MAX);
-    let explanation = Explanation::new(&configuration, sweep.configuration()?, limit);
-    let undivided = candidates.undivided_within(limit).cloned();
-    Some(Choice { configuration, undivided, available: limit, explanation })
+) -> Result<Vec<PlannedKernel>, PlanError> {
+    let planned = fronts.fronts().enumerate().map(|(index, (kernel, front))| {
+        let (limit, undivided) = (limit(index), front.undivided_within(limit(index)));
+        Some(PlannedKernel::new(kernel, front, front.set.fastest_within(limit)?, limit, undivided))
+    });
+    planned.collect::<Option<_>>().ok_or_else(|| {
+        // Of the kernels that lack something the one that lacks most: with equal limits its need is the smallest limit
+        // for all.
+        let needs = fronts.needs(WorkspacePolicy::Wr);
+        let lacking = needs.iter().enumerate().map(|(kernel, need)| need.saturating_sub(limit(kernel)));
+        let neediest = first_largest(&lacking.collect::<Vec<_>>()).unwrap_or_default();
+        let policy = options.batch_size_policy;
+        PlanError::beyond(&fronts.kernels[neediest], policy, limit(neediest), needs[neediest])
+    })
 }

@@ -1,8 +1,7 @@
 //! What a budget of device memory allows, where each kernel may have what is free at its own step.
 
-use super::fronts::Fronts;
 use crate::{
-    choose::Curve,
+    choose::{Curve, Fronts},
     model::{Bytes, Configuration, Cost, DesirableSet, Kernel, WorkspacePolicy},
 };
 
@@ -22,16 +21,16 @@ pub trait Headroom {
 impl Fronts {
     /// The smallest budget with a plan, and the kernel that sets it, unless it is what lies beside workspaces.
     pub fn smallest_budget(&self, room: &dyn Headroom) -> (Bytes, Option<&Kernel>) {
-        self.needs(room, |set| set.iter().next())
+        self.fitting(room, |set| set.iter().next())
     }
 
     /// The budget in which every kernel can have its fastest configuration.
     pub fn enough_budget(&self, room: &dyn Headroom) -> Bytes {
-        self.needs(room, |set| set.iter().last()).0
+        self.fitting(room, |set| set.iter().last()).0
     }
 
     /// The budget in which every kernel can have the configuration that `choose` says, and the kernel that sets it.
-    fn needs(
+    fn fitting(
         &self,
         room: &dyn Headroom,
         choose: impl Fn(&DesirableSet) -> Option<&Configuration>,

@@ -48,13 +48,8 @@ impl Relaxation {
     /// Relaxes the division of `total` among `groups`; `None` if not even the least workspaces fit.
     pub(crate) fn new(groups: &[Vec<Cost>], total: Bytes) -> Option<Self> {
         let total = i64::try_from(total.0).unwrap_or(i64::MAX);
-        let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, total)).collect();
-        let least: Option<Vec<&Point>> = fronts.iter().map(|front| front.first()).collect();
-        let least = least?;
-        let used = least.iter().try_fold(0i64, |sum, point| sum.checked_add(point.workspace))?;
-        let free = total - used;
-        let time_ms = least.iter().map(|point| point.time_ms).sum();
-        (free >= 0).then(|| Self::descend(fronts, total, free, time_ms))
+        let (fronts, used, time_ms) = least(groups, total)?;
+        (used <= total).then(|| Self::descend(fronts, total, total - used, time_ms))
     }
 
     /// Takes the steps of all hulls in order of what they save per byte.
@@ -121,19 +116,24 @@ impl Relaxation {
 /// The divisions that are the relaxed solution of their own total, by rising total: from the least workspaces on, one
 /// step of a hull after the other. Empty if a group is.
 pub(crate) fn relaxed_divisions(groups: &[Vec<Cost>]) -> Vec<Cost> {
-    let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, i64::MAX)).collect();
-    let Some(least) = fronts.iter().map(|front| front.first()).collect::<Option<Vec<&Point>>>() else {
-        return Vec::new();
-    };
-    let sum =
-        |total: (i64, f64), point: &Point| (total.0.saturating_add(point.workspace), total.1 + point.time_ms);
-    let mut corner = least.into_iter().fold((0, 0.0), sum);
-    let mut corners = vec![corner];
-    for step in steps(&fronts) {
-        corner = (corner.0.saturating_add(step.workspace), corner.1 - step.saved_ms);
-        corners.push(corner);
-    }
-    corners.into_iter().map(|(bytes, time_ms)| Cost { workspace: Bytes(bytes as u64), time_ms }).collect()
+    let Some((fronts, workspace, time_ms)) = least(groups, i64::MAX) else { return Vec::new() };
+    let first = (workspace, time_ms);
+    let rest = steps(&fronts).into_iter().scan(first, |corner, step| {
+        *corner = (corner.0.saturating_add(step.workspace), corner.1 - step.saved_ms);
+        Some(*corner)
+    });
+    let corners = std::iter::once(first).chain(rest);
+    corners.map(|(bytes, time_ms)| Cost { workspace: Bytes(bytes as u64), time_ms }).collect()
+}
+
+/// The fronts of all groups, with the sums of their least workspaces and of the times in these; `None` if one is empty.
+fn least(groups: &[Vec<Cost>], total: i64) -> Option<(Vec<Vec<Point>>, i64, f64)> {
+    let fronts: Vec<Vec<Point>> = groups.iter().map(|group| front(group, total)).collect();
+    let sum = fronts.iter().try_fold((0i64, 0.0), |(workspace, time_ms), front| {
+        let least = front.first()?;
+        Some((workspace.checked_add(least.workspace)?, time_ms + least.time_ms))
+    });
+    sum.map(|(workspace, time_ms)| (fronts, workspace, time_ms))
 }
 
 /// The alternatives within `total` that are faster than every one with less workspace.

@@ -77,15 +77,12 @@ impl<'r> Search<'r> {
         let mut states = vec![State { workspace, time_ms: self.relaxation.time_ms(base), change: None }];
         for (group, rates) in std::iter::zip(&core, remaining_rates(&core)) {
             let reached = undominated(self.reach(group, &states, rates));
-            states = reached.into_iter().map(|(state, change)| self.keep(state, change)).collect();
+            // The change of each state that survived becomes a part of its path.
+            let survivors = std::iter::zip(self.changes.len().., &reached);
+            states = survivors.map(|(change, (state, _))| State { change: Some(change), ..*state }).collect();
+            self.changes.extend(reached.into_iter().map(|(_, change)| change));
         }
         self.positions()
-    }
-
-    /// Makes `change` part of the path of a state that survived.
-    fn keep(&mut self, state: State, change: Change) -> State {
-        self.changes.push(change);
-        State { change: Some(self.changes.len() - 1), ..state }
     }
 
     /// The groups that the best known division leaves in doubt, those nearest to the price of a byte first.
@@ -178,17 +175,12 @@ impl Rates {
 /// For every group of the core, what those after it can do.
 fn remaining_rates(core: &[CoreGroup]) -> Vec<Rates> {
     let mut rest = Rates::NONE;
-    let mut rates: Vec<Rates> = core
-        .iter()
-        .rev()
-        .map(|group| {
-            let after = rest;
-            rest.best_saving = rest.best_saving.max(group.rates.best_saving);
-            rest.least_loss = rest.least_loss.min(group.rates.least_loss);
-            after
-        })
-        .collect();
-    rates.reverse();
+    let mut rates = vec![rest; core.len()];
+    for (group, after) in std::iter::zip(core, &mut rates).rev() {
+        *after = rest;
+        rest.best_saving = rest.best_saving.max(group.rates.best_saving);
+        rest.least_loss = rest.least_loss.min(group.rates.least_loss);
+    }
     rates
 }
 

@@ -1,8 +1,8 @@
 //! All kernels together: plans under any workspace policy, WD's division of a total, curves and budgets.
 
 mod budget;
+mod curves;
 mod division;
-mod fronts;
 mod hulls;
 #[cfg_attr(target_arch = "wasm32", path = "ilp_absent.rs")]
 mod ilp;
@@ -12,7 +12,6 @@ mod wd;
 
 pub use budget::Headroom;
 pub use division::Division;
-pub use fronts::Fronts;
 pub use ilp::divide_ilp;
 pub use knapsack::divide_exact;
-pub use plan::{plan, plan_within};
+pub use plan::plan;

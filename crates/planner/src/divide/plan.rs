@@ -2,7 +2,7 @@
 
 use super::wd;
 use crate::{
-    choose::{Plan, PlanError, PlanOptions, Problem, choose},
+    choose::{Fronts, Plan, PlanError, PlanOptions, choose},
     model::{Bytes, Kernel, WorkspacePolicy},
     table::CostTable,
 };
@@ -14,34 +14,38 @@ use crate::{
 /// algorithm, or does not fit the limit; the last names the smallest limit that would do. Also when WD's ILP solver
 /// fails.
 pub fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Plan, PlanError> {
-    let problem = Problem::new(kernels, table, options)?;
-    let (choices, division) = match options.workspace_policy {
-        WorkspacePolicy::Wr | WorkspacePolicy::Ws => (choose(&problem, |_| options.limit)?, None),
-        WorkspacePolicy::Wd => {
-            let (choices, division) = wd::choose(&problem, options.limit)?;
-            (choices, Some(division))
-        }
-    };
-    Ok(Plan::new(kernels, options, choices, division))
+    Fronts::new(kernels, table, options)?.plan(options)
 }
 
-/// Plans as [`plan`] does under WS, with a limit for each kernel, in order, instead of the one of `options`: what
-/// is free when the kernel runs. The schedule says where a kernel's workspace then lies.
-///
-/// # Panics
-/// If there are not as many limits as kernels.
-///
-/// # Errors
-/// As [`plan`].
-pub fn plan_within(
-    kernels: &[Kernel],
-    limits: &[Bytes],
-    table: &CostTable,
-    options: &PlanOptions,
-) -> Result<Plan, PlanError> {
-    assert_eq!(kernels.len(), limits.len(), "one limit for each kernel");
-    let largest = limits.iter().copied().max().unwrap_or_default();
-    let options = PlanOptions { workspace_policy: WorkspacePolicy::Ws, limit: largest, ..options.clone() };
-    let choices = choose(&Problem::new(kernels, table, &options)?, |kernel| limits[kernel])?;
-    Ok(Plan::new(kernels, &options, choices, None))
+impl Fronts {
+    /// Plans as [`plan`] does, without computing the desirable sets again: they were made with these `options` but for
+    /// the workspace policy and its limit.
+    ///
+    /// # Errors
+    /// When a kernel does not fit the limit, or WD's ILP solver fails.
+    pub fn plan(&self, options: &PlanOptions) -> Result<Plan, PlanError> {
+        let (planned, division) = match options.workspace_policy {
+            WorkspacePolicy::Wr | WorkspacePolicy::Ws => (choose(self, options, |_| options.limit)?, None),
+            WorkspacePolicy::Wd => {
+                let (planned, division) = wd::choose(self, options)?;
+                (planned, Some(division))
+            }
+        };
+        Ok(Plan::new(options, planned, division))
+    }
+
+    /// The same under WS, with a limit for each kernel, in order, instead of the one of `options`: what is free when
+    /// the kernel runs. The schedule says where a kernel's workspace then lies.
+    ///
+    /// # Panics
+    /// If there are not as many limits as kernels.
+    ///
+    /// # Errors
+    /// When a kernel does not fit its limit.
+    pub fn plan_within(&self, limits: &[Bytes], options: &PlanOptions) -> Result<Plan, PlanError> {
+        assert_eq!(self.kernels.len(), limits.len(), "one limit for each kernel");
+        let limit = limits.iter().copied().max().unwrap_or_default();
+        let options = PlanOptions { workspace_policy: WorkspacePolicy::Ws, limit, ..options.clone() };
+        Ok(Plan::new(&options, choose(self, &options, |kernel| limits[kernel])?, None))
+    }
 }

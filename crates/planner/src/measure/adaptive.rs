@@ -45,8 +45,8 @@ pub(crate) fn measure_likely(
         if wanted.is_empty() {
             break;
         }
-        estimates.changed.extend(wanted.iter().map(|(kernel, _)| kernel.id));
         measuring.measure(&wanted)?;
+        estimates.update(measuring.table(), wanted.iter().map(|(kernel, _)| kernel.id).collect());
     }
     Ok(())
 }
@@ -57,8 +57,6 @@ struct Estimates<'k> {
     options: &'k PlanOptions,
     likely: CostTable,
     least: CostTable,
-    /// Kernels with new measurements since.
-    changed: BTreeSet<KernelId>,
     largest: BTreeMap<KernelId, &'k Kernel>,
 }
 
@@ -69,18 +67,20 @@ impl<'k> Estimates<'k> {
             options,
             likely: Estimate::Likely.complete(table, kernels, options),
             least: Estimate::Least.complete(table, kernels, options),
-            changed: BTreeSet::new(),
             largest: largest(kernels),
         }
     }
 
-    /// The sizes to measure next, the most useful first; none if the plan is good enough.
-    fn wanted(&mut self, table: &CostTable) -> Vec<(&'k Kernel, u32)> {
-        for id in std::mem::take(&mut self.changed) {
-            let kernel = self.largest[&id];
+    /// Takes over the new measurements of some kernels.
+    fn update(&mut self, table: &CostTable, measured: BTreeSet<KernelId>) {
+        for kernel in measured.iter().map(|id| self.largest[id]) {
             Estimate::Likely.complete_kernel(&mut self.likely, table, kernel, self.options);
             Estimate::Least.complete_kernel(&mut self.least, table, kernel, self.options);
         }
+    }
+
+    /// The sizes to measure next, the most useful first; none if the plan is good enough.
+    fn wanted(&self, table: &CostTable) -> Vec<(&'k Kernel, u32)> {
         let current = plan(self.kernels, table, self.options).ok();
         let all = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..self.options.clone() };
         for (estimates, tolerance) in [(&self.likely, PROMISE), (&self.least, GAP)] {

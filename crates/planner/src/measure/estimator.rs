@@ -19,19 +19,12 @@ const FARTHEST: u32 = 16;
 /// Workspaces below this are no measure of an estimate: a few indices, whatever the shape.
 const LEAST_WORKSPACE: Bytes = Bytes::mib(1);
 
+/// Measurements of one kernel: of each algorithm by rising size.
+type Series = BTreeMap<Algorithm, Vec<Measurement>>;
+
 /// Stands in for the device of a recorded table. What was measured it gives as it was; the rest it estimates.
 #[derive(Clone, Debug)]
-pub struct Estimator {
-    device: String,
-    known: Vec<Known>,
-}
-
-/// The measurements of one kernel, of each algorithm by rising size.
-#[derive(Clone, Debug)]
-struct Known {
-    id: KernelId,
-    series: BTreeMap<Algorithm, Vec<Measurement>>,
-}
+pub struct Estimator(BTreeMap<KernelId, Series>);
 
 /// How far estimates are from what was measured, as factors of at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,33 +42,28 @@ pub struct EstimateError {
 impl Estimator {
     /// Estimates from `table`.
     pub fn new(table: &CostTable) -> Self {
-        let mut known: Vec<Known> = Vec::new();
+        let mut known: BTreeMap<KernelId, Series> = BTreeMap::new();
         for (id, _, rows) in table.iter() {
-            if known.last().is_none_or(|last| last.id != *id) {
-                known.push(Known { id: *id, series: BTreeMap::new() });
-            }
-            let series = &mut known.last_mut().expect("there is one now").series;
+            let series = known.entry(*id).or_default();
             rows.iter().for_each(|row| series.entry(row.algorithm.clone()).or_default().push(row.clone()));
         }
-        Self { device: table.device.name.clone(), known }
+        Self(known)
     }
 
     /// Every algorithm of `kernel` on so many samples, from the nearest of the recorded kernels that `may` be used.
     fn estimate(&self, kernel: &KernelId, samples: u32, may: impl Fn(&KernelId) -> bool) -> Vec<Measurement> {
-        let usable = self.known.iter().filter(|known| may(&known.id));
-        let mut near: Vec<(f64, &Known)> =
-            usable.filter_map(|known| Some((distance(kernel, &known.id)?, known))).collect();
+        let usable = self.0.iter().filter(|(id, _)| may(id));
+        let mut near: Vec<_> =
+            usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series))).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut rows: BTreeMap<&Algorithm, Measurement> = BTreeMap::new();
-        for (algorithm, known, series) in near
-            .iter()
-            .flat_map(|(_, known)| known.series.iter().map(move |(name, rows)| (name, *known, rows)))
-        {
-            let applies = !is_of_one_filter(algorithm) || filter(&known.id.shape) == filter(&kernel.shape);
-            if applies && !rows.contains_key(algorithm) {
-                rows.extend(
-                    scaled(series, &known.id.shape, &kernel.shape, samples).map(|row| (algorithm, row)),
-                );
+        for (_, KernelId { shape, .. }, series) in near {
+            for (algorithm, measured) in series {
+                let applies = !is_of_one_filter(algorithm) || filter(shape) == filter(&kernel.shape);
+                if applies && !rows.contains_key(algorithm) {
+                    let scaled = scaled(measured, shape, &kernel.shape, samples);
+                    rows.extend(scaled.map(|row| (algorithm, row)));
+                }
             }
         }
         rows.into_values().collect()
@@ -85,11 +73,11 @@ impl Estimator {
     /// neighbour.
     pub fn error(&self, math: Math) -> Option<EstimateError> {
         let (mut times, mut workspaces) = (Vec::new(), Vec::new());
-        for known in self.known.iter().filter(|known| known.id.math == math) {
-            let rows = known.series.values().flatten();
+        for (id, series) in self.0.iter().filter(|(id, _)| id.math == math) {
+            let rows = series.values().flatten();
             let largest = rows.clone().map(|row| row.micro_batch).max().unwrap_or(0);
             for size in BatchSizePolicy::PowerOfTwo.sizes(largest) {
-                let estimates = self.estimate(&known.id, size, |other| *other != known.id);
+                let estimates = self.estimate(id, size, |other| other != id);
                 for row in rows.clone().filter(|row| row.micro_batch == size) {
                     let same = |estimate: &&Measurement| estimate.algorithm == row.algorithm;
                     let Some(estimate) = estimates.iter().find(same) else { continue };
@@ -109,17 +97,15 @@ impl Estimator {
 impl Profiler for Estimator {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         let Request { kernel, micro_batch, .. } = request;
-        let sizes = self.known.iter().flat_map(|known| known.series.values().flatten());
+        let sizes = self.0.values().flat_map(BTreeMap::values).flatten();
         let largest = sizes.map(|row| row.micro_batch).max().unwrap_or(0);
         if *micro_batch > largest.saturating_mul(FARTHEST) {
-            return Err(format!("{} was recorded for up to {largest} samples", self.device).into());
+            return Err(format!("what was recorded has only up to {largest} samples").into());
         }
         let mut rows = self.estimate(kernel, *micro_batch, |_| true);
         if rows.is_empty() {
-            let KernelId { op, math, .. } = kernel;
-            return Err(
-                format!("nothing that was recorded of {} resembles it ({op}, {math})", self.device).into()
-            );
+            let KernelId { op, math, shape: ConvShape { groups, .. }, .. } = kernel;
+            return Err(format!("nothing recorded resembles it ({op}, {math}, {groups} groups)").into());
         }
         rows.retain(|row| request.asks_for(row.algorithm.as_str()));
         Ok(rows)

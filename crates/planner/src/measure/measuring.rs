@@ -2,7 +2,7 @@
 
 use super::profiler::{Profiler, ProfilerError, Request, RequestError};
 use crate::{
-    model::{Algorithm, Kernel, KernelId, Measurement},
+    model::{Kernel, KernelId, Measurement},
     table::CostTable,
 };
 use thiserror::Error;
@@ -19,23 +19,7 @@ pub struct Progress<'a> {
 }
 
 /// What is to be measured of a kernel.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted<'k> {
-    pub(crate) kernel: &'k Kernel,
-    pub(crate) request: Request,
-}
-
-impl<'k> Wanted<'k> {
-    /// These algorithms, or all if `None`.
-    pub(crate) fn new(
-        kernel: &'k Kernel,
-        micro_batch: u32,
-        algorithms: Option<Vec<Algorithm>>,
-    ) -> Wanted<'k> {
-        let (id, mini_batch) = (kernel.id, kernel.mini_batch);
-        Wanted { kernel, request: Request { kernel: id, micro_batch, mini_batch, algorithms } }
-    }
-}
+pub(crate) type Wanted<'k> = (&'k Kernel, Request);
 
 /// The table, the profiler and the progress.
 pub(crate) struct Measuring<'m> {
@@ -73,27 +57,15 @@ impl<'m> Measuring<'m> {
 
     /// Measures all algorithms of these kernels and sizes, and stores what comes out.
     pub(crate) fn measure(&mut self, wanted: &[(&Kernel, u32)]) -> Result<(), ProfileError> {
-        let wanted: Vec<Wanted<'_>> =
-            wanted.iter().map(|&(kernel, micro_batch)| Wanted::new(kernel, micro_batch, None)).collect();
+        let request = |&(kernel, micro_batch)| (kernel, Request::of(kernel, micro_batch, None));
+        let wanted: Vec<Wanted<'_>> = wanted.iter().map(request).collect();
         self.ask(&wanted, |table, request, rows| {
             Ok(table.insert(request.kernel, request.micro_batch, rows)?)
         })
     }
 
-    /// Measures what was measured before; `join` makes what is kept of the rows before and the new ones.
-    pub(crate) fn repeat(
-        &mut self,
-        wanted: &[Wanted<'_>],
-        mut join: impl FnMut(&[Measurement], &[Measurement]) -> Vec<Measurement>,
-    ) -> Result<(), ProfileError> {
-        self.ask(wanted, |table, request, rows| {
-            let Request { kernel, micro_batch, .. } = request;
-            let joined = join(table.measurements(kernel, *micro_batch).unwrap_or_default(), &rows);
-            Ok(table.insert_some(*kernel, *micro_batch, joined)?)
-        })
-    }
-
-    fn ask(
+    /// Measures what is `wanted`; `store` takes over what comes out of each request.
+    pub(crate) fn ask(
         &mut self,
         wanted: &[Wanted<'_>],
         mut store: impl FnMut(&mut CostTable, &Request, Vec<Measurement>) -> Result<(), ProfilerError>,
@@ -101,13 +73,13 @@ impl<'m> Measuring<'m> {
         let Measuring { table, profiler, progress, done, total } = self;
         let mut next = wanted.iter();
         let mut tell = |done: usize| {
-            if let Some(Wanted { kernel, request }) = next.next() {
+            if let Some((kernel, request)) = next.next() {
                 let next = Some((*kernel, request.micro_batch));
                 progress(Progress { done, total: done.max(*total), next });
             }
         };
         tell(*done);
-        let requests: Vec<Request> = wanted.iter().map(|wanted| wanted.request.clone()).collect();
+        let requests: Vec<Request> = wanted.iter().map(|(_, request)| request.clone()).collect();
         let served = profiler.measure_each(&requests, &mut |index, rows| {
             store(table, &requests[index], rows)?;
             *done += 1;
@@ -115,9 +87,8 @@ impl<'m> Measuring<'m> {
             Ok(())
         });
         served.map_err(|RequestError { index, source }| {
-            let Wanted { kernel, request } = &wanted[index];
-            let (id, micro_batch) = (kernel.id, request.micro_batch);
-            ProfileError { kernel: kernel.to_string(), id, micro_batch, source }
+            let (kernel, Request { kernel: id, micro_batch, .. }) = &wanted[index];
+            ProfileError { kernel: kernel.to_string(), id: *id, micro_batch: *micro_batch, source }
         })
     }
 

@@ -1,7 +1,7 @@
 //! The interface of what measures, and its requests.
 
 use crate::{
-    model::{Algorithm, KernelId, Measurement},
+    model::{Algorithm, Kernel, KernelId, Measurement},
     table::CostTable,
 };
 use std::error::Error;
@@ -28,6 +28,11 @@ impl Request {
     /// Every algorithm of `kernel` on `micro_batch` samples that are a mini-batch of their own.
     pub fn all(kernel: KernelId, micro_batch: u32) -> Self {
         Self { kernel, micro_batch, mini_batch: micro_batch, algorithms: None }
+    }
+
+    /// These algorithms, or all if `None`, of `kernel` on so many samples of its mini-batch.
+    pub(crate) fn of(kernel: &Kernel, micro_batch: u32, algorithms: Option<Vec<Algorithm>>) -> Self {
+        Self { kernel: kernel.id, micro_batch, mini_batch: kernel.mini_batch, algorithms }
     }
 
     /// Whether it is about this algorithm too.

@@ -8,10 +8,10 @@
 use super::{
     estimate::{largest, line, plan},
     measuring::{Measuring, ProfileError, Progress, Wanted},
-    profiler::Profiler,
+    profiler::{Profiler, Request},
 };
 use crate::{
-    choose::{PlanOptions, PlannedKernel, Problem, Sweep},
+    choose::{PlanOptions, PlannedKernel, candidates, desirable_set},
     model::{Algorithm, Configuration, Kernel, KernelId, Measurement},
     table::CostTable,
 };
@@ -88,10 +88,11 @@ pub fn repeat(
         }
         let mut measuring = Measuring::new(table, profiler, &mut progress);
         measuring.expect(wanted.len());
-        measuring.repeat(&wanted, |before, again| {
-            let (joined, difference) = join(before, again);
+        measuring.ask(&wanted, |table, Request { kernel, micro_batch, .. }, again| {
+            let before = table.measurements(kernel, *micro_batch).unwrap_or_default();
+            let (joined, difference) = join(before, &again);
             differences.push(difference);
-            joined
+            Ok(table.insert_some(*kernel, *micro_batch, joined)?)
         })?;
         measuring.finish();
     }
@@ -118,7 +119,7 @@ fn wanted<'k>(
             if !algorithms.is_empty() {
                 let cost_ms = algorithms.values().sum();
                 let algorithms = Some(algorithms.into_keys().collect());
-                wanted.push((cost_ms, Wanted::new(kernel, size, algorithms)));
+                wanted.push((cost_ms, (kernel, Request::of(kernel, size, algorithms))));
             }
         }
     }
@@ -135,7 +136,7 @@ fn affordable<'k>(mut wanted: Vec<(f64, Wanted<'k>)>, left_ms: &mut f64) -> Vec<
         affordable
     });
     let mut wanted: Vec<Wanted<'_>> = wanted.into_iter().map(|(_, wanted)| wanted).collect();
-    wanted.sort_by_key(|wanted| (wanted.request.kernel, Reverse(wanted.request.micro_batch)));
+    wanted.sort_by_key(|(_, request)| (request.kernel, Reverse(request.micro_batch)));
     wanted
 }
 
@@ -195,19 +196,15 @@ fn rests_on(table: &CostTable, planned: &PlannedKernel, options: &PlanOptions) -
         }
     };
     add(&planned.configuration);
-    let Ok(problem) = Problem::new(std::slice::from_ref(&planned.kernel), table, options) else {
-        return decisive;
-    };
+    let Ok(unused) = candidates(&planned.kernel, table, options) else { return decisive };
     let is_used = |row: &&Measurement| {
         let mut used = planned.configuration.runs().iter().map(|run| &run.micro);
         used.any(|micro| micro.micro_batch == row.micro_batch && micro.algorithm == row.algorithm)
     };
-    let unused = problem.distinct.iter().flat_map(|candidates| &candidates.micros).copied();
-    let mut sweep = Sweep::new(unused.filter(|row| !is_used(row)), planned.kernel.mini_batch);
-    sweep.raise_limit(planned.available);
-    if sweep.time_ms() <= planned.time_ms() * (1.0 + NEAR) {
-        sweep.configuration().iter().for_each(add);
-    }
+    let unused = unused.into_iter().filter(|row| !is_used(row));
+    let others = desirable_set(unused, planned.kernel.mini_batch, planned.available);
+    let fastest = others.iter().last().filter(|other| other.time_ms() <= planned.time_ms() * (1.0 + NEAR));
+    fastest.into_iter().for_each(add);
     decisive
 }
 

@@ -32,11 +32,8 @@ impl BatchSizePolicy {
             Self::Undivided => (mini_batch > 0).then_some(mini_batch).into_iter().collect(),
             Self::PowerOfTwo | Self::Adaptive => {
                 let powers = (0..u32::BITS).map(|exponent| 1 << exponent);
-                let mut sizes: Vec<u32> = powers.take_while(|&size| size <= mini_batch).collect();
-                if mini_batch > 0 && !mini_batch.is_power_of_two() {
-                    sizes.push(mini_batch);
-                }
-                sizes
+                let below = powers.take_while(|&size| size < mini_batch);
+                below.chain((mini_batch > 0).then_some(mini_batch)).collect()
             }
             Self::All => (1..=mini_batch).collect(),
         }

@@ -61,6 +61,11 @@ impl Bytes {
         self.0.checked_next_multiple_of(alignment).map_or(Self::MAX, Self)
     }
 
+    /// What a segment of the arena for so much takes.
+    pub(crate) fn segment(self) -> Self {
+        self.align_up(ARENA_ALIGNMENT)
+    }
+
     /// The natural unit, followed by the number of bytes where the unit had to be rounded: what a reader may type back
     /// and get the same size.
     pub fn exact(self) -> String {

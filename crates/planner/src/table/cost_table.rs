@@ -70,10 +70,7 @@ impl CostTable {
         micro_batch: u32,
         measurements: Vec<Measurement>,
     ) -> Result<(), InvalidMeasurement> {
-        measurements.iter().try_for_each(|measurement| measurement.validate(micro_batch))?;
-        let group = Group { rows: measurements, is_partial: false };
-        self.groups.entry(kernel).or_default().insert(micro_batch, group);
-        Ok(())
+        self.insert_group(kernel, micro_batch, Group { rows: measurements, is_partial: false })
     }
 
     /// Stores measurements of some algorithms of one kernel and size, each in place of the one that it had. Unless all
@@ -87,26 +84,26 @@ impl CostTable {
         micro_batch: u32,
         measurements: Vec<Measurement>,
     ) -> Result<(), InvalidMeasurement> {
-        measurements.iter().try_for_each(|measurement| measurement.validate(micro_batch))?;
-        let new = || Group { rows: Vec::new(), is_partial: true };
-        let Group { rows, .. } =
-            self.groups.entry(kernel).or_default().entry(micro_batch).or_insert_with(new);
-        rows.retain(|row| measurements.iter().all(|other| other.algorithm != row.algorithm));
-        rows.extend(measurements);
-        Ok(())
+        self.insert_group(kernel, micro_batch, Group { rows: measurements, is_partial: true })
     }
 
-    /// Stores what a table or a line of one has.
+    /// Stores what a table or a line of one has: a partial group beside what there is.
     pub(crate) fn insert_group(
         &mut self,
         kernel: KernelId,
         micro_batch: u32,
         group: Group,
     ) -> Result<(), InvalidMeasurement> {
-        match group.is_partial {
-            true => self.insert_some(kernel, micro_batch, group.rows),
-            false => self.insert(kernel, micro_batch, group.rows),
+        group.rows.iter().try_for_each(|row| row.validate(micro_batch))?;
+        let sizes = self.groups.entry(kernel).or_default();
+        match sizes.get_mut(&micro_batch).filter(|_| group.is_partial) {
+            Some(Group { rows, .. }) => {
+                rows.retain(|row| group.rows.iter().all(|other| other.algorithm != row.algorithm));
+                rows.extend(group.rows);
+            }
+            None => drop(sizes.insert(micro_batch, group)),
         }
+        Ok(())
     }
 
     /// Takes over the measurements of `other`, in place of its own where both have the same kernel and size. The date

@@ -79,18 +79,16 @@ fn the_sweep_finds_the_best_of_all_configurations_under_every_limit() {
             _ => sharing_micros(&mut random, mini_batch),
         };
         let every = every_configuration(&micros, mini_batch);
-        let mut sweep = Sweep::new(&micros, mini_batch);
+        let set = desirable_set(&micros, mini_batch, Bytes::MAX);
         for limit in (0..60).map(|step| Bytes(512 * step)) {
-            sweep.raise_limit(limit);
+            let within = desirable_set(&micros, mini_batch, limit);
+            let found = within.iter().last();
+            assert_eq!(found, set.fastest_within(limit));
             // Times are multiples of a quarter: sums are exact.
-            assert_eq!(sweep.time_ms(), fastest(&every, limit));
-            if let Some(configuration) = sweep.configuration() {
-                assert_eq!(configuration.time_ms(), sweep.time_ms());
-                assert_eq!(configuration.mini_batch(), mini_batch);
-                assert!(configuration.workspace() <= limit);
-            }
+            assert_eq!(found.map_or(f64::INFINITY, Configuration::time_ms), fastest(&every, limit));
+            assert!(found.is_none_or(|found| found.mini_batch() == mini_batch && found.workspace() <= limit));
         }
-        for point in desirable_set(&micros, mini_batch, Bytes::MAX).iter() {
+        for point in set.iter() {
             assert_eq!(point.time_ms(), fastest(&every, point.workspace()));
             let mut with_less = every.iter().filter(|other| other.1 < point.workspace());
             assert!(with_less.all(|other| other.0 > point.time_ms()));
@@ -142,9 +140,8 @@ fn of_equal_configurations_the_one_with_less_workspace_and_fewer_calls_is_taken(
         micros.extend([affine("HUNGRY", 8).at(size), affine("FRUGAL", 0).at(size)]);
     }
     for _ in 0..2 {
-        let mut sweep = Sweep::new(&micros, 60);
-        sweep.raise_limit(Bytes::MAX);
-        assert_eq!(sweep.configuration().unwrap().to_string(), "60 FRUGAL");
+        let set = desirable_set(&micros, 60, Bytes::MAX);
+        assert_eq!(set.iter().last().unwrap().to_string(), "60 FRUGAL");
         micros.reverse();
     }
 }

@@ -139,7 +139,8 @@ proptest! {
         let limits: Vec<Bytes> = kernels.iter().map(|_| Bytes(random.below(LIMITS.end))).collect();
         let richer: Vec<Bytes> = limits.iter().map(|&limit| limit + Bytes(random.below(more + 1))).collect();
         let options = options(sizes, WorkspacePolicy::Ws, Bytes(LIMITS.end));
-        let plan_within = |limits: &[Bytes]| plan_within(&kernels, limits, &table, &options).unwrap();
+        let fronts = Fronts::new(&kernels, &table, &options).unwrap();
+        let plan_within = |limits: &[Bytes]| fronts.plan_within(limits, &options).unwrap();
         let plan = plan_within(&limits);
         for (index, planned) in plan.kernels.iter().enumerate() {
             prop_assert!(planned.workspace <= limits[index]);

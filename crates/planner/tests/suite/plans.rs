@@ -38,6 +38,10 @@ fn an_infeasible_limit_names_the_kernel_and_the_smallest_that_would_do() {
     );
     assert!(at(BatchSizePolicy::Undivided, Bytes::kib(2)).ends_with("limit is 3.3 KiB (3412 bytes)"));
     let wd = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wd, Bytes(3000));
+    // A kernel alone has a segment, too: the total that is named is one with a plan.
+    let alone = |total| plan(&kernels, &table, &PlanOptions { limit: Bytes(total), ..wd.clone() });
+    let named = "the smallest feasible limit is 1.8 KiB (1792 bytes)";
+    assert!(alone(1603).unwrap_err().to_string().ends_with(named) && alone(1792).is_ok());
     let twice = [kernels[0].clone(), kernels[0].clone()];
     assert_eq!(
         message(&twice, &table, &wd),
@@ -77,7 +81,8 @@ fn every_kernel_may_have_a_limit_of_its_own() {
     let (kernels, table) = two_layers();
     let kernels = [kernels[0].clone(), kernels[0].clone(), kernels[1].clone()];
     let limits = [Bytes::mib(8), Bytes::mib(32), Bytes::mib(3)];
-    let within = plan_within(&kernels, &limits, &table, &PlanOptions::default()).unwrap();
+    let fronts = Fronts::new(&kernels, &table, &PlanOptions::default()).unwrap();
+    let within = fronts.plan_within(&limits, &PlanOptions::default()).unwrap();
     for (index, planned) in within.kernels.iter().enumerate() {
         let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, limits[index]);
         let alone = plan(&kernels[index..=index], &table, &options).unwrap();

@@ -1,11 +1,19 @@
 // libcuda.so.1 without a GPU: memory is the host's, and time is what convolutions say that they take.
 #include "stub.h"
 #include <stdlib.h>
+#include <string.h>
 
 double stub_clock_ms;
 int stub_capturing, stub_device, stub_allocations, stub_events, stub_waits;
 
 int cuCtxGetDevice(int *device) { return *device = stub_device, 0; }
+int cuDeviceGetName(char *name, int len, int device) { return strncpy(name, "Stub GPU", len), 0; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = (size_t)80 << 30, 0; }
+int cuDriverGetVersion(int *version) { return *version = 13010, 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    *value = attribute == 16 ? 132 : attribute == 13 ? 1980000 : attribute == 36 ? 3201000 : 0;
+    return *value == 0;
+}
 int cuStreamIsCapturing(void *stream, int *state) { return *state = stub_capturing, 0; }
 
 static _Thread_local int mode;

@@ -224,6 +224,20 @@ static void capture(void) {
     CHECK(stub_allocations == allocations && stub_events == events && stub_waits == waits);
 }
 
+// 16 samples in so many MiB. Whether the process measures them itself, or finds them known, or all but a size.
+static void database(int op, const int *strides, int mebibytes, int measured, int piece) {
+    Conv c = make(op, 16, FLOAT, strides);
+    int found, before = stub_all_calls(), allocations = stub_allocations, events = stub_events;
+    Answer first = ask(&c, GET, 8, 0, &found);
+    CHECK(first.algorithm == 0x6d62 && first.memory == mebibytes * MIB);
+    if (measured == 0) CHECK(stub_all_calls() == before && stub_allocations == allocations && stub_events == events);
+    if (measured == 1) CHECK(stub_calls[op][0][16] > 0 && stub_calls[op][TILING[op]][mebibytes] > 0);
+    if (measured == 2) CHECK(stub_calls[op][TILING[op]][mebibytes] == stub_all_calls() - before && stub_all_calls() > before);
+    int pieces = stub_calls[op][TILING[op]][piece];
+    run_and_compare(&c, first.algorithm, first.memory, 2, 0.5, strides);
+    CHECK(stub_calls[op][TILING[op]][piece] == pieces + 16 / piece);
+}
+
 static void *in_thread(void *nothing) {
     Conv c = make(BACKWARD_DATA, 16, FLOAT, NHWC);
     int found;
@@ -300,6 +314,14 @@ int run(const char *scenario) {
     for (int op = 0; op < 3; op++)
         if (!strcmp(scenario, "divided"))
             for (int i = 0; i < 6; i++) divided(op, i / 3 ? DOUBLE : FLOAT, strides[i % 3]);
+    for (int op = 0; op < 3; op++) {
+        if (!strcmp(scenario, "measured")) database(op, NCHW, 4, 1, 4);
+        if (!strcmp(scenario, "known")) database(op, NCHW, 4, 0, 4);
+        if (!strcmp(scenario, "known below")) database(op, NCHW, 8, 2, 8);
+    }
+    if (!strcmp(scenario, "known channels last")) database(FORWARD, NHWC, 4, 0, 4);
+    if (!strcmp(scenario, "measured channels last")) database(FORWARD, NHWC, 4, 1, 4);
+    if (!strcmp(scenario, "complete")) database(FORWARD, NCHW, 2, 0, 2);
     if (!strcmp(scenario, "foreign")) foreign();
     if (!strcmp(scenario, "worth")) worth();
     if (!strncmp(scenario, "limits", 6)) limits(scenario + 6);

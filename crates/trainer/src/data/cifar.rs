@@ -3,7 +3,7 @@
 
 use super::{DataError, Dataset, Phase, Sample, open_unpacked};
 use std::{
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -111,8 +111,15 @@ impl Dataset for Cifar10 {
 }
 
 /// True if a file of so many bytes can hold records.
-pub(super) fn is_cifar_length(bytes: u64) -> bool {
+fn is_cifar_length(bytes: u64) -> bool {
     bytes > 0 && bytes.is_multiple_of(RECORD_BYTES as u64)
+}
+
+/// True if a file, unpacked, is as long as records are.
+pub(super) fn holds_records(path: &Path) -> Result<bool, DataError> {
+    let most = (MOST_RECORDS * RECORD_BYTES) as u64;
+    let bytes = open_unpacked(path).and_then(|file| io::copy(&mut file.take(most + 1), &mut io::sink()));
+    bytes.map(|bytes| bytes <= most && is_cifar_length(bytes)).map_err(DataError::read(path))
 }
 
 /// True if a folder holds the files of CIFAR-10.

@@ -1,7 +1,7 @@
 //! JPEG and PNG files to planar bytes.
 
 use super::{Sample, jpeg::is_complete};
-use crate::files::read_regular;
+use files::read_regular;
 use std::{io::Cursor, path::Path};
 use zune_jpeg::{
     JpegDecoder,

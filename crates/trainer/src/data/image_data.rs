@@ -125,6 +125,8 @@ impl Dataset for ImageData {
 /// The images of a list, whose paths are relative to `root`.
 pub(super) fn list_entries(list: &Path, root: &Path) -> Result<Vec<Entry>, DataError> {
     let text = fs::read_to_string(list).map_err(DataError::read(list))?;
+    // Editors on Windows like to start a file with a byte-order mark.
+    let text = text.trim_start_matches('\u{feff}');
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines.map(|(number, line)| parse_line(list, number + 1, line, root)).collect()
 }

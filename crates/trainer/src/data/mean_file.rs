@@ -1,7 +1,8 @@
 //! Caffe's mean image: a `BlobProto` message in protobuf's binary form (`…_mean.binaryproto`).
 
 use super::DataError;
-use crate::{files::read_regular, protobuf::blob};
+use crate::protobuf::blob;
+use files::read_regular;
 use ndarray::Array3;
 use std::path::Path;
 

@@ -2,12 +2,11 @@
 
 use super::{
     Cifar10, DataError, Dataset, Idx, Phase,
-    cifar::{self, is_cifar_folder, is_cifar_length},
+    cifar::{self, is_cifar_folder},
     idx::{self, is_idx_images, labels_beside},
     open_unpacked,
 };
 use std::{
-    fs,
     io::{Cursor, Read},
     path::Path,
     sync::Arc,
@@ -36,7 +35,8 @@ pub fn open_source(source: &Path, phase: Phase) -> Result<Arc<dyn Dataset>, Data
 
 const NEITHER: &str = "is neither a file of IDX images nor one of CIFAR-10 records";
 
-/// Channels, height and width of the images of a `source`, of which no more than a header is read.
+/// Channels, height and width of the images of a `source`, of which no more is read than a header, or, as CIFAR-10 has
+/// none, how long it is.
 ///
 /// # Errors
 /// The source is not there, or is neither IDX nor CIFAR-10.
@@ -47,9 +47,7 @@ pub fn source_shape(source: &Path, phase: Phase) -> Result<[usize; 3], DataError
     let images = if source.is_dir() { idx::find_images(source, phase)? } else { source.to_owned() };
     match idx::image_shape(&images)? {
         Some(shape) => Ok(shape),
-        None if is_cifar_length(fs::metadata(&images).map_err(DataError::read(&images))?.len()) => {
-            Ok(cifar::SHAPE)
-        }
+        None if cifar::holds_records(&images)? => Ok(cifar::SHAPE),
         None => Err(DataError::at(source.display(), NEITHER)),
     }
 }

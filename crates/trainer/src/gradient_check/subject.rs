@@ -46,7 +46,8 @@ impl<'a> Subject<'a> {
         let device = device.clone();
         let mut layer = case.build(&device);
         let shapes: Vec<TensorType> = case.shapes.iter().map(|dims| TensorType::f32(dims)).collect();
-        let declaration = layer.layer().declare(&shapes).unwrap();
+        let mut declaration = layer.layer().declare(&shapes).unwrap();
+        declaration.tops.truncate(case.tops);
         let scratch = match configuration {
             None => declaration.scratch,
             Some(configuration) => install(&mut layer, &device, configuration),

@@ -34,7 +34,7 @@ pub use source::DataLayer;
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]
 pub struct Declaration {
-    /// Extents and elements of every top.
+    /// Extents and elements of every top that it may have, of which a file may name fewer.
     pub tops: Vec<TensorType>,
     /// Parameters and persistent state, in the order of Caffe's blobs.
     pub params: Vec<ParamDeclaration>,
@@ -90,6 +90,11 @@ impl Declaration {
     pub fn one(top: TensorType) -> Self {
         Self { tops: vec![top], gradients: vec![true], ..Self::default() }
     }
+
+    /// How many of so many bottoms backward reads, from the first on.
+    pub fn bottoms_read(&self, bottoms: usize) -> usize {
+        if self.needs_bottom { bottoms - self.unread_bottoms } else { 0 }
+    }
 }
 
 /// What a backward pass wants to know of a blob.
@@ -104,27 +109,17 @@ pub enum Need {
     Values,
 }
 
-/// Whether a layer can write its top over its bottom, and its bottom's gradient over its top's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whether a layer can write its top over its bottom, and its bottom's gradient over its top's; the later, the more must
+/// be allowed to happen to what lies there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InPlace {
     /// It cannot.
     #[default]
     No,
-    /// It can.
-    Yes,
     /// It can, and where it lets a gradient pass, the sign of the data stays: [`Need::Sign`] is still met.
     KeepsSign,
-}
-
-impl InPlace {
-    /// What both allow.
-    pub fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::No, _) | (_, Self::No) => Self::No,
-            (Self::Yes, Self::Yes) => Self::Yes,
-            _ => Self::KeepsSign,
-        }
-    }
+    /// It can.
+    Yes,
 }
 
 /// The blobs of one forward step.
@@ -206,13 +201,6 @@ impl Absorbed {
     /// Whether the backward pass is among what it takes over.
     pub fn is_backward(self) -> bool {
         matches!(self, Self::Both | Self::BothBySign)
-    }
-}
-
-impl Declaration {
-    /// How many of so many bottoms backward reads, from the first on.
-    pub fn bottoms_read(&self, bottoms: usize) -> usize {
-        if self.needs_bottom { bottoms - self.unread_bottoms } else { 0 }
     }
 }
 

@@ -73,9 +73,8 @@ impl Layer for SoftmaxWithLoss {
             );
         }
         self.extents = extents;
-        let tops = [TensorType::f32(&[]), TensorType::f32(bottoms[0].dims())];
         Ok(Declaration {
-            tops: tops[..self.weights.len()].to_vec(),
+            tops: vec![TensorType::f32(&[]), TensorType::f32(bottoms[0].dims())],
             gradients: vec![true, false],
             needs_bottom: true,
             saved: softmax::saved(&extents),
@@ -138,18 +137,7 @@ impl Layer for Objective {
 }
 
 /// The share of samples whose label is among the highest scores; and of those of each class.
-pub(super) struct Accuracy {
-    params: AccuracyParams,
-    tops: usize,
-    /// Of no element until the layer is declared.
-    extents: AxisExtents,
-}
-
-impl Accuracy {
-    pub(super) fn new(params: &AccuracyParams, tops: usize) -> Self {
-        Self { params: params.clone(), tops, extents: AxisExtents::default() }
-    }
-}
+pub(super) type Accuracy = Declared<AccuracyParams, AxisExtents>;
 
 impl Layer for Accuracy {
     fn reads(&self, bottom: usize, _: &TensorType, format: Format) -> Format {
@@ -163,12 +151,8 @@ impl Layer for Accuracy {
             return Err(format!("top_k {} is more than the {} classes", self.params.top_k, extents.axis));
         }
         self.extents = extents;
-        let tops = [TensorType::f32(&[]), TensorType::f32(&[extents.axis])];
-        Ok(Declaration {
-            tops: tops[..self.tops].to_vec(),
-            gradients: vec![false; 2],
-            ..Declaration::default()
-        })
+        let tops = vec![TensorType::f32(&[]), TensorType::f32(&[extents.axis])];
+        Ok(Declaration { tops, gradients: vec![false; 2], ..Declaration::default() })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

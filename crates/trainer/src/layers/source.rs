@@ -1,6 +1,6 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
-use super::{BuildOptions, Declaration, Layer, Place, SyntheticData};
+use super::{Declaration, Layer, Place, SyntheticData};
 use crate::{
     data::{
         DataError, DataSummary, Dataset, ImageData, Loader, LoaderOptions, Synthetic, open_source,
@@ -8,7 +8,7 @@ use crate::{
     },
     error::BoxError,
     fill::fill,
-    spec::{DataParams, Filler, ImageDataParams, LayerSpec, Mean, NetSpec, TransformParams, of_top},
+    spec::{DataParams, Filler, ImageDataParams, Mean, TransformParams, of_top},
 };
 use std::sync::Arc;
 use tensor::{Device, Staging, TensorType, ViewMut};
@@ -20,15 +20,12 @@ use tensor::{Device, Staging, TensorType, ViewMut};
 pub struct DataLayer {
     loader: Loader,
     constant: bool,
-    tops: usize,
     mini_batch: usize,
 }
 
 /// What both types of data layer say about reading.
 struct Reading<'a> {
-    net: &'a NetSpec,
-    layer: &'a LayerSpec,
-    options: &'a BuildOptions,
+    place: &'a Place<'a>,
     transform: &'a TransformParams,
     mini_batch: usize,
     shuffle: bool,
@@ -37,14 +34,10 @@ struct Reading<'a> {
 
 impl DataLayer {
     /// The layer for a `data_param`.
-    pub(super) fn data(
-        (net, layer): (&NetSpec, &LayerSpec),
-        params: &DataParams,
-        options: &BuildOptions,
-    ) -> Result<Self, BoxError> {
-        let (source, phase) = (net.resolve(&params.source), net.state.phase);
+    pub(super) fn data(place: &Place<'_>, params: &DataParams) -> Result<Self, BoxError> {
+        let (source, phase) = (place.net.resolve(&params.source), place.net.state.phase);
         let &DataParams { ref transform, batch_size: mini_batch, rand_skip, .. } = params;
-        let reading = Reading { net, layer, options, transform, mini_batch, shuffle: false, rand_skip };
+        let reading = Reading { place, transform, mini_batch, shuffle: false, rand_skip };
         let shape = || match (source_shape(&source, phase), side(transform)) {
             (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
             (found, None) => found,
@@ -53,11 +46,8 @@ impl DataLayer {
     }
 
     /// The layer for an `image_data_param`.
-    pub(super) fn images(
-        (net, layer): (&NetSpec, &LayerSpec),
-        params: &ImageDataParams,
-        options: &BuildOptions,
-    ) -> Result<Self, BoxError> {
+    pub(super) fn images(place: &Place<'_>, params: &ImageDataParams) -> Result<Self, BoxError> {
+        let net = place.net;
         let size = params.new_size.map(|size| [size.h, size.w]);
         let source = net.resolve(&params.source);
         // No root folder means the current one, as in Caffe, and not the folder of the net.
@@ -67,7 +57,7 @@ impl DataLayer {
             false => ImageData::open_list(&source, &root.clone().unwrap_or_default(), params.is_color),
         };
         let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, rand_skip, .. } = params;
-        let reading = Reading { net, layer, options, transform, mini_batch, shuffle, rand_skip };
+        let reading = Reading { place, transform, mini_batch, shuffle, rand_skip };
         let shape = || {
             let square = side(transform).map(|side| [side, side]);
             let shape = size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
@@ -128,8 +118,8 @@ impl Reading<'_> {
         shape: impl FnOnce() -> Result<[usize; 3], DataError>,
         open: impl FnOnce() -> Result<Arc<dyn Dataset>, DataError>,
     ) -> Result<DataLayer, BoxError> {
-        let (net, seed) = (self.net, self.options.seed);
-        if let Some(images) = self.options.synthetic {
+        let &Place { net, layer: spec, options } = self.place;
+        if let Some(images) = options.synthetic {
             let ask = |error| {
                 format!("{error}, and no crop_size says how large the images are; --synthetic=CxHxW does")
             };
@@ -145,19 +135,17 @@ impl Reading<'_> {
             // Caffe starts somewhere among the first samples; here the seed says where.
             let mut draw = [0.0f32];
             let uniform = Filler::Uniform { min: 0.0, max: self.rand_skip as f32 };
-            fill(&mut draw, &TensorType::f32(&[1]), uniform, seed, &format!("{}.rand_skip", self.layer.name));
+            let name = format!("{}.rand_skip", spec.name);
+            fill(&mut draw, &TensorType::f32(&[1]), uniform, options.seed, &name);
             layer.set_position(draw[0] as u64);
         }
         Ok(layer)
     }
 
     fn synthetic(&self, shape: [usize; 3], images: SyntheticData) -> Result<DataLayer, BoxError> {
-        let dataset = Arc::new(Synthetic::new(
-            shape,
-            self.net.classes(),
-            self.mini_batch * self.net.share.ranks,
-            self.options.seed,
-        )?);
+        let Place { net, options, .. } = self.place;
+        let images_of_ranks = self.mini_batch * net.share.ranks;
+        let dataset = Arc::new(Synthetic::new(shape, net.classes(), images_of_ranks, options.seed)?);
         // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random
         // weights, and it would be the processor's slow handling of vanishing gradients that is timed.
         let transform = TransformParams {
@@ -177,24 +165,19 @@ impl Reading<'_> {
         transform: &TransformParams,
         prefetch: usize,
     ) -> Result<DataLayer, BoxError> {
-        let &Reading { net, layer, options, mini_batch, shuffle, .. } = self;
-        let phase = net.state.phase;
-        let order =
-            LoaderOptions { mini_batch, phase, seed: options.seed, shuffle, prefetch, share: net.share };
+        let &Reading { place: &Place { net, options, .. }, mini_batch, shuffle, .. } = self;
+        let (phase, seed, share) = (net.state.phase, options.seed, net.share);
+        let order = LoaderOptions { mini_batch, phase, seed, shuffle, prefetch, share };
         let loader = Loader::new(dataset, transform, order, &options.device)?;
-        Ok(DataLayer { loader, constant: false, tops: layer.tops.len(), mini_batch })
+        Ok(DataLayer { loader, constant: false, mini_batch })
     }
 }
 
 impl Layer for DataLayer {
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         let [c, h, w] = self.loader.out_shape();
-        let shapes = [TensorType::f32(&[self.mini_batch, c, h, w]), TensorType::f32(&[self.mini_batch])];
-        Ok(Declaration {
-            tops: shapes[..self.tops].to_vec(),
-            constant: self.constant,
-            ..Declaration::default()
-        })
+        let tops = vec![TensorType::f32(&[self.mini_batch, c, h, w]), TensorType::f32(&[self.mini_batch])];
+        Ok(Declaration { tops, constant: self.constant, ..Declaration::default() })
     }
 
     fn upload(&mut self, _: &Device, _: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {

@@ -205,13 +205,8 @@ impl Graph {
                 continue;
             }
             let root = self.values[bottom].root;
-            let fits = match allowed[root] {
-                InPlace::No => false,
-                InPlace::KeepsSign => how == InPlace::KeepsSign,
-                InPlace::Yes => true,
-            };
-            if fits && self.values[bottom].consumers.len() == 1 {
-                allowed[root] = allowed[root].and(allowed[top]);
+            if allowed[root] >= how && self.values[bottom].consumers.len() == 1 {
+                allowed[root] = allowed[root].min(allowed[top]);
                 self.values[top].root = root;
                 self.nodes[index].in_place = true;
             }

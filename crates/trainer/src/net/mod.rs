@@ -2,7 +2,6 @@
 
 mod fusion;
 pub mod graph;
-mod kept;
 pub mod layout;
 pub mod run;
 mod split;
@@ -21,7 +20,7 @@ use graph::{Graph, Node, Param, Value};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
 use planner::{Bytes, Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use std::collections::HashMap;
-use tensor::{Device, Mark, Space};
+use tensor::{Device, Mark, Space, TensorType};
 
 pub use layout::{NetLayout, RunLayout};
 
@@ -177,6 +176,32 @@ impl Net {
     /// Takes note that the net will run in a new arena, where nothing is filled yet.
     pub fn enter_arena(&mut self) {
         self.filled.fill(false);
+    }
+
+    /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
+    pub fn keep_histories(&mut self, histories: usize) {
+        self.histories = histories;
+    }
+
+    /// Has the values of the blob of this name stay where they are to the end of an iteration, for
+    /// [`Execution::blob`](crate::Execution::blob), and says its shape. To be asked for before the net is laid out.
+    ///
+    /// # Errors
+    /// There is no blob of this name, or training does without it: a sum or a ReLU is part of another layer.
+    pub fn keep_blob(&mut self, name: &str) -> Result<&TensorType, NetError> {
+        if self.gone.iter().any(|gone| gone == name) {
+            let message = "is not computed in training, where it is an inner part of a layer";
+            return Err(self.error(format!("blob '{name}' {message}")));
+        }
+        let value = self.blob(name)?;
+        self.kept.push(value);
+        Ok(&self.graph.values[value].shape)
+    }
+
+    /// What the blob of this name is at the end.
+    pub(crate) fn blob(&self, name: &str) -> Result<graph::ValueId, NetError> {
+        let unknown = || self.error(format!("there is no blob '{name}'"));
+        self.graph.values.iter().rposition(|value| value.name == name).ok_or_else(unknown)
     }
 
     /// The convolution kernels that an iteration runs, layer by layer.

@@ -31,20 +31,16 @@ impl Net {
         (number, iteration): (u64, View<'_>),
         accumulate: Accumulate,
     ) -> Result<(), NetError> {
-        let (node, pass) = match layout.places.schedule.actions[at] {
-            Action::Forward(node) => (node, Pass::Forward { repeat: false }),
-            Action::Recompute(node) => (node, Pass::Forward { repeat: true }),
-            Action::Backward(node) => (node, Pass::Backward),
-            other => panic!("{other:?} is done by no layer"),
+        let action = layout.places.schedule.actions[at];
+        let (Action::Forward(node) | Action::Recompute(node) | Action::Backward(node)) = action else {
+            panic!("{action:?} is done by no layer");
         };
         let requests = Requests { net: self, layout, arena, node, at };
-        let result = match pass {
-            _ if requests.is_done_already(pass) => Ok(()),
-            Pass::Forward { .. } if requests.net.graph.nodes[node].bottoms.is_empty() => {
-                requests.upload(number)
-            }
-            Pass::Forward { repeat } => requests.forward(iteration, repeat),
-            Pass::Backward => requests.backward(iteration, accumulate),
+        let result = match action {
+            _ if requests.is_done_already(action) => Ok(()),
+            Action::Backward(_) => requests.backward(iteration, accumulate),
+            _ if requests.net.graph.nodes[node].bottoms.is_empty() => requests.upload(number),
+            _ => requests.forward(iteration, matches!(action, Action::Recompute(_))),
         };
         let name = &self.graph.nodes[node].name;
         result.map_err(|source| NetError::Run { layer: name.clone(), source })
@@ -108,12 +104,6 @@ impl Net {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Pass {
-    Forward { repeat: bool },
-    Backward,
-}
-
 /// Collects what one action needs, leases it all at once, and hands it to the layer.
 struct Requests<'a> {
     net: &'a mut Net,
@@ -125,11 +115,11 @@ struct Requests<'a> {
 
 impl Requests<'_> {
     /// Whether the layer before has done this one's work, or an earlier iteration has: constant data are filled once.
-    fn is_done_already(&self, pass: Pass) -> bool {
+    fn is_done_already(&self, action: Action) -> bool {
         let absorbed = self.net.graph.nodes[self.node].absorbed;
-        match pass {
-            Pass::Forward { .. } => absorbed != Absorbed::No || self.net.filled[self.node],
-            Pass::Backward => absorbed.is_backward(),
+        match action {
+            Action::Backward(_) => absorbed.is_backward(),
+            _ => absorbed != Absorbed::No || self.net.filled[self.node],
         }
     }
 

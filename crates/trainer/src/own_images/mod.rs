@@ -5,6 +5,7 @@ mod tests;
 
 use crate::{
     data::Survey,
+    prototxt::quoted,
     spec::{LayerKind, LayerSpec, Mean, NetSpec, SolverSpec, TransformParams},
 };
 use std::{collections::BTreeSet, path::Path};
@@ -69,7 +70,7 @@ impl Recipe {
         let above: Vec<&str> =
             lines[..starts[0]].iter().copied().filter(|line| !line.starts_with('#')).collect();
         let mut net = match template.name.as_str() {
-            "" => format!("name: {:?}\n{}", self.name, above.join("\n")),
+            "" => format!("name: {}\n{}", quoted(&self.name), above.join("\n")),
             name => above.join("\n").replacen(name, &self.name, 1),
         };
         net = format!("{}\n\n{}", net.trim_end(), self.data_layers(survey, transform(template)));
@@ -137,12 +138,12 @@ impl Recipe {
             Some(before) if self.is_tuned && before.is_rgb => ("red, green, blue", " is_rgb: true"),
             _ => ("blue, green, red", ""),
         };
-        let root = survey.root.display().to_string() + "/";
+        let root = quoted(&format!("{}/", survey.root.display()));
         let layer = |phase: &str, transform: &str, list: &str, order: &str| {
             format!(
                 "layer {{\n  name: \"data\" type: \"ImageData\" top: \"data\" top: \"label\"\n  include {{ phase: {phase} }}\n  \
                  transform_param {{  # channels: {channels}\n    {transform} crop_size: {}{normalization}\n  }}\n  \
-                 image_data_param {{\n    source: {list:?} root_folder: {root:?}\n    {order}{order_of_channels}\n  }}\n}}\n",
+                 image_data_param {{\n    source: {list:?} root_folder: {root}\n    {order}{order_of_channels}\n  }}\n}}\n",
                 self.side,
             )
         };
@@ -159,6 +160,7 @@ impl Recipe {
     pub fn solver(&self, survey: &Survey, model: Option<&SolverSpec>, prefix: &str) -> String {
         let &Self { batch, epochs, seed, .. } = self;
         let epoch = survey.train.1.div_ceil(batch);
+        let prefix = quoted(prefix);
         let of_model = |model: &SolverSpec| {
             let samples = model.train_net.load().ok()?.mini_batch()?;
             Some((model.learning_rate.base_lr / samples as f32, model.weight_decay))
@@ -176,7 +178,7 @@ impl Recipe {
         format!(
             "# {epochs} passes over {} images at mini-batch {batch}.\nnet: \"net.prototxt\"\n{tests}base_lr: {base_lr}\n\
              lr_policy: \"poly\"\npower: 1\ndisplay: {}\nmax_iter: {}\nmomentum: 0.9\nweight_decay: {weight_decay}\n\
-             snapshot: {}\nsnapshot_prefix: {prefix:?}\nrandom_seed: {seed}\n",
+             snapshot: {}\nsnapshot_prefix: {prefix}\nrandom_seed: {seed}\n",
             survey.train.1,
             epoch.div_ceil(10),
             epochs * epoch,

@@ -3,7 +3,7 @@
 use super::{Recipe, transform};
 use crate::{
     data::Survey,
-    spec::{LayerKind, LayerSpec, NetSpec},
+    spec::{LayerKind, LayerSpec, NetSpec, SolverSpec},
 };
 use std::path::Path;
 
@@ -32,6 +32,21 @@ fn model(name: &str) -> (NetSpec, String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models").join(name);
     let text = std::fs::read_to_string(folder.join("net.prototxt")).unwrap();
     (parsed(&text), text)
+}
+
+/// Accents of their own, as of files from a Mac, joined signs, quotes and backslashes.
+#[test]
+fn any_folder_can_be_named() {
+    let name = "Ve\u{301}lo \"\\n\" \u{1f469}\u{200d}\u{1f52c} नुक्ता";
+    let survey = Survey { root: Path::new("/").join(name), ..survey(4) };
+    let recipe = Recipe { name: "नुक्ता".to_owned(), ..recipe(false) };
+    let (template, text) = model("lenet");
+    let (net, _) = recipe.net(&survey, &template, &text).unwrap();
+    let LayerKind::ImageData(images) = &parsed(&net).layers[0].kind else { panic!("images are read first") };
+    assert_eq!((parsed(&net).name, &images.root_folder), ("नुक्ता".to_owned(), &format!("/{name}/")));
+    let solver = recipe.solver(&survey, None, name);
+    let solver = SolverSpec::parse(Path::new("solver.prototxt"), &solver).unwrap();
+    assert_eq!(solver.snapshot.prefix, Path::new(name));
 }
 
 #[test]

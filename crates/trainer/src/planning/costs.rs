@@ -64,8 +64,7 @@ impl Planning {
                 let least = fronts.iter().map(|(_, set)| set.iter().next().map(Configuration::workspace));
                 let limits: Vec<Bytes> =
                     least.map(|least| least.unwrap_or_default().max(WORKSPACE)).collect();
-                let plan = planner::plan_within(kernels, &limits, &self.table, options)?;
-                measure(net, plan, &mut self.layers)?
+                measure(net, fronts.plan_within(&limits, options)?, &mut self.layers)?
             }
         };
         self.profiling += start.elapsed();

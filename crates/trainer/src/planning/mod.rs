@@ -1,25 +1,20 @@
 //! From a net's kernels to their plan: measure what is not known, then plan.
 
 mod costs;
-mod interruptible;
 mod record;
 mod source;
 #[cfg(test)]
 pub(crate) mod tests;
 mod verify;
 
-use crate::{
-    database::{Database, DatabaseError, Known},
-    error::NetError,
-    stop::Stop,
-};
+use crate::{error::NetError, stop::Stop};
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
-use interruptible::Interruptible;
+use files::database::{Database, DatabaseError, Known};
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Estimator, Kernel, KernelId, Noise, Plan,
-    PlanOptions, ProfileError, Profiler, Progress,
+    BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Estimator, Fronts, Kernel, KernelId, Noise,
+    Plan, PlanOptions, ProfileError, Profiler, Progress,
 };
-use source::Source;
+use source::{Interruptible, Source};
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
@@ -48,11 +43,14 @@ pub use verify::{Verified, verify};
 /// The measurements of a run's kernels, and how long they took.
 pub struct Planning {
     source: Source,
-    records: Records,
-    table: CostTable,
+    /// Its sources of measurements.
+    pub records: Records,
+    /// What is known.
+    pub table: CostTable,
     /// Milliseconds of the passes of layers, by all that they depend on.
     layers: HashMap<String, [f64; 3]>,
-    warnings: Vec<String>,
+    /// What went wrong with reading the database, one sentence each: plans are made all the same.
+    pub warnings: Vec<String>,
     stop: Stop,
     /// Whether what was measured could not be stored, and why.
     unstored: Option<DatabaseError>,
@@ -60,9 +58,12 @@ pub struct Planning {
     has_read: bool,
     /// How many pairs of kernel and size were known before anything was measured.
     known: usize,
-    noise: Noise,
-    profiling: Duration,
-    planning: Duration,
+    /// What measuring again what the last plan rests on has shown.
+    pub noise: Noise,
+    /// Time spent measuring.
+    pub profiling: Duration,
+    /// Time spent planning.
+    pub planning: Duration,
 }
 
 impl Planning {
@@ -99,14 +100,9 @@ impl Planning {
         }
     }
 
-    /// Uses `records`; ignored for a recorded table.
-    pub fn with_records(self, records: Records) -> Self {
-        Self { records, ..self }
-    }
-
-    /// Lets `stop` end measuring; what was measured until then is stored.
-    pub fn with_stop(self, stop: Stop) -> Self {
-        Self { stop, ..self }
+    /// Uses `records`, and lets `stop` end measuring; what was measured until then is stored.
+    pub fn with(self, records: Records, stop: Stop) -> Self {
+        Self { records, stop, ..self }
     }
 
     /// Measures what a plan of `kernels` with `options` needs and is not known yet: under the `adaptive` policy what is
@@ -157,7 +153,7 @@ impl Planning {
     }
 
     /// Plans `kernels` on what was measured; each within a limit of its own, if there are `limits` (see
-    /// [`planner::plan_within`]).
+    /// [`Fronts::plan_within`](planner::Fronts::plan_within)).
     ///
     /// # Errors
     /// What the planner says of the limit, or of sizes that were not measured.
@@ -169,21 +165,11 @@ impl Planning {
     ) -> Result<Plan, NetError> {
         let start = Instant::now();
         let plan = match limits {
-            Some(limits) => planner::plan_within(kernels, limits, &self.table, options)?,
+            Some(limits) => Fronts::new(kernels, &self.table, options)?.plan_within(limits, options)?,
             None => planner::plan(kernels, &self.table, options)?,
         };
         self.planning += start.elapsed();
         Ok(plan)
-    }
-
-    /// Its sources of measurements.
-    pub fn records(&self) -> &Records {
-        &self.records
-    }
-
-    /// What is known.
-    pub fn table(&self) -> &CostTable {
-        &self.table
     }
 
     /// How many (kernel, size) pairs were measured, not read.
@@ -191,29 +177,9 @@ impl Planning {
         self.table.len() - self.known
     }
 
-    /// What measuring again what the last plan rests on has shown.
-    pub fn noise(&self) -> Noise {
-        self.noise
-    }
-
-    /// What went wrong with reading the database, one sentence each: plans are made all the same.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
     /// What kept measurements from being stored, if anything did: plans are made of them all the same.
     pub fn take_unstored(&mut self) -> Option<DatabaseError> {
         self.unstored.take()
-    }
-
-    /// Time spent measuring.
-    pub fn profiling(&self) -> Duration {
-        self.profiling
-    }
-
-    /// Time spent planning.
-    pub fn planning(&self) -> Duration {
-        self.planning
     }
 
     /// Reads the database, lets `work` measure what is still missing, and records that, whether or not all went well.

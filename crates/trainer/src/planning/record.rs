@@ -142,8 +142,8 @@ fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result
     let PlannedKernel { kernel, configuration, workspace, workspace_offset, .. } = planned;
     let error = |what: &str| Err(format!("{what} of {kernel} cannot be"));
     let runs = || configuration.runs().iter();
-    let covered: u64 = runs().map(|run| u64::from(run.count) * u64::from(run.micro.micro_batch)).sum();
-    if covered != u64::from(kernel.mini_batch)
+    let covered: u128 = runs().map(|run| u128::from(run.count) * u128::from(run.micro.micro_batch)).sum();
+    if covered != u128::from(kernel.mini_batch)
         || runs().any(|run| run.count == 0 || run.micro.micro_batch == 0)
     {
         return error("the micro-batches");

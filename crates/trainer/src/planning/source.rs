@@ -1,7 +1,8 @@
 //! What measures: a device, other GPUs of its model, or nothing.
 
+use crate::stop::Stop;
 use cudnn_layers::conv::{ParallelProfiler, ProfileOptions, parallel::OpenProfiler, profiler};
-use planner::Profiler;
+use planner::{Done, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::fmt;
 use tensor::{Device, cuda::probe};
 
@@ -30,6 +31,26 @@ impl Source {
                 work(&mut ParallelProfiler::new(ordinals.iter().map(worker).collect()))
             }
         }
+    }
+}
+
+/// A profiler that stops after the measurement during which `stop` is requested; the measurements so far are kept.
+pub(super) struct Interruptible<'p> {
+    pub(super) profiler: &'p mut dyn Profiler,
+    pub(super) stop: &'p Stop,
+}
+
+impl Profiler for Interruptible<'_> {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        self.profiler.measure(request)
+    }
+
+    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
+        let stop = self.stop;
+        self.profiler.measure_each(requests, &mut |index, rows| {
+            done(index, rows)?;
+            if stop.is_requested() { Err("stopped".into()) } else { Ok(()) }
+        })
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::{PlanRecord, Planning, Records};
 use crate::{
-    database::Database,
     error::NetError,
     snapshot::{load_tensors, save_tensors},
     stop::Stop,
 };
+use files::database::Database;
 use planner::{
     BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, DeviceHeader, Dtype, Explanation, Kernel,
     KernelId, Layout, Math, Measurement, Plan, PlanOptions, PlannedKernel, Profiler, ProfilerError, Request,
@@ -74,6 +74,13 @@ fn plans_that_no_planner_made_are_refused() {
         let whole = format!("{} is not a complete snapshot: its plans are damaged {part}", path.display());
         assert!(error.starts_with(&whole), "{error}\nis not\n{whole}");
     }
+    let most = format!(":{}", u32::MAX);
+    let huge = ["\"count\"", "\"micro_batch\""].into_iter().fold(good.clone(), |huge, field| {
+        (1..=3)
+            .fold(huge, |huge, number| huge.replace(&format!("{field}:{number}"), &format!("{field}{most}")))
+    });
+    let error = save(&huge).unwrap_err().to_string();
+    assert!(error.contains("(the micro-batches of conv1 Forward cannot be)"), "{error}");
     // Under WD the kernel has a segment at 256, in a total of 1792.
     let divided = good.replace("\"wr\",\"limit\":67108864", "\"wd\",\"limit\":1792");
     assert!(divided != good && save(&divided).is_ok());
@@ -153,14 +160,13 @@ fn measuring_that_is_stopped_keeps_what_was_measured() {
         let stop = Stop::default();
         let records = Records { database, ..Records::default() };
         let mut planning = Planning::with_profiler(device.clone(), Box::new(Interrupted(stop.clone())))
-            .with_records(records)
-            .with_stop(stop.clone());
+            .with(records, stop.clone());
         // Sizes 4, 2 and 1, in this order.
         let error = planning
             .profile_sizes(std::slice::from_ref(&kernel), BatchSizePolicy::PowerOfTwo, |_| ())
             .unwrap_err();
         assert!(matches!(error, NetError::Stopped { kept } if kept == expected), "{error}");
-        assert_eq!(planning.table().len(), 2);
+        assert_eq!(planning.table.len(), 2);
         assert!(stop.unheard.load(Ordering::SeqCst), "nobody listens any more");
     }
     assert_eq!(database.read(&device).unwrap().table.len(), 2);

@@ -18,6 +18,12 @@ pub(super) fn unquote<'t>(text: &'t str, quote: char, bytes: &mut Vec<u8>) -> Re
     }
 }
 
+/// The literal that stands for `text`.
+pub(crate) fn quoted(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
 fn push(bytes: &mut Vec<u8>, character: char) {
     bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
 }

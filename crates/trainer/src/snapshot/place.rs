@@ -1,7 +1,7 @@
 //! Where the snapshots of a training go: tried before it starts, and kept for it alone.
 
 use super::{SnapshotError, load_solver_state, load_weights, state_path, weights_path};
-use crate::files::{Claim, Claimed, claim, remove_abandoned, try_writing};
+use files::{Claim, Claimed, claim, remove_abandoned, try_writing};
 use std::{
     collections::BTreeSet,
     fs, io,

@@ -1,7 +1,7 @@
 //! What a resumed run needs besides the weights.
 
 use super::{NamedTensor, SnapshotError, Tensors, load_tensors, save_tensors};
-use crate::digest::fnv1a;
+use files::digest::fnv1a;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 

@@ -5,7 +5,7 @@
 //! CRC-32 of the data in the metadata, which the format itself has no place for; files from elsewhere load without one.
 
 use super::{NamedTensor, SnapshotError};
-use crate::files::{read_regular, write_atomically};
+use files::{read_regular, write_atomically};
 use safetensors::{Dtype, SafeTensors};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -34,9 +34,6 @@ impl Solver {
     ///
     /// On a GPU without `iter_size` there is one exception: the statistics of batch norm have seen the mini-batch that
     /// failed. To copy them in each iteration would slow down all trainings for the sake of those that fail.
-    ///
-    /// # Errors
-    /// A GPU is lost.
     pub(super) fn give_up(&mut self) -> Result<(), NetError> {
         set_positions(self.running.nets_mut(), &self.finished.positions);
         let mut kept = &self.finished.statistics[..];

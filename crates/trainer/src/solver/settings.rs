@@ -3,12 +3,12 @@
 
 use super::Training;
 use crate::{
-    digest::fnv1a,
     net::Net,
     planning::PlanOrigin,
     snapshot::SolverState,
     spec::{LayerKind, LayerSpec, LrPolicy, Method, NetSpec, SolverSpec},
 };
+use files::digest::fnv1a;
 use planner::Plan;
 use std::{
     collections::{BTreeMap, BTreeSet},

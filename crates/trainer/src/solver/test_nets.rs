@@ -95,9 +95,6 @@ impl Execution {
     }
 
     /// The outputs of net number `net` after an iteration.
-    ///
-    /// # Errors
-    /// As [`Execution::values`].
     pub(super) fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
         let outputs = self.nets()[net].outputs().map(|output| {
             let values = self.values(net, output.value)?;

@@ -54,16 +54,17 @@ impl Solver {
         self.running.params().all(|(_, spans)| is_finite(spans.data))
     }
 
-    /// Whether a test's `loss` is lower than all before it.
+    /// Whether a test's `loss` is a number, and lower than all before it.
     pub fn is_best(&self, loss: f64) -> bool {
-        self.counters.get(LOSS).is_none_or(|&best| loss < f64::from_bits(best))
+        let best = self.counters.get(LOSS).map(|&best| f64::from_bits(best)).filter(|best| !best.is_nan());
+        !loss.is_nan() && best.is_none_or(|best| loss < best)
     }
 
     /// Takes note of a test's `loss`; says how many tests ago the lowest was, 0 for this one.
     pub fn judge(&mut self, loss: f64) -> u64 {
         let (is_new, is_best) = (self.counters.get(JUDGED) != Some(&self.iteration), self.is_best(loss));
         let before = self.counters.get(SINCE).copied().unwrap_or(0);
-        let since = if is_best { 0 } else { before + u64::from(is_new) };
+        let since = if is_best { 0 } else { before.saturating_add(u64::from(is_new)) };
         let mut noted = vec![(JUDGED, self.iteration), (SINCE, since)];
         if is_best {
             noted.extend([(LOSS, loss.to_bits()), (ITERATION, self.iteration)]);

@@ -20,9 +20,9 @@ macro_rules! layer_types {
         DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
             Plain(FilledData::new(place, &params.shapes, &params.fillers, false)); "Blobs with synthetic contents"
         ImageData(params: ImageDataParams), 0..=0, 2..=2 =>
-            Data(DataLayer::images((place.net, place.layer), params, place.options)?); "Image files from a list"
+            Data(DataLayer::images(place, params)?); "Image files from a list"
         Data(params: DataParams), 0..=0, 1..=2 =>
-            Data(DataLayer::data((place.net, place.layer), params, place.options)?); "Images of MNIST or CIFAR-10"
+            Data(DataLayer::data(place, params)?); "Images of MNIST or CIFAR-10"
         Convolution(params: ConvolutionParams), 1..=1, 1..=1 =>
             Convolution(ConvolutionLayer::new(params.clone(), place.options.device.format()));
             "Convolution, the layer that gets micro-batches"
@@ -60,7 +60,7 @@ macro_rules! layer_types {
             Plain(SoftmaxWithLoss::new(params, place.layer)); "Cross entropy of classes and labels; and probabilities"
         Objective, 1..=1, 1..=1 => Plain(Objective(place.layer.loss_weight(0)));
             "Adds the sum of its bottom to the objective; made where a layer that is no loss has a loss_weight"
-        Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Plain(Accuracy::new(params, place.layer.tops.len()));
+        Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Plain(Accuracy::new(params));
             "Share of labels among the highest scores; and that of each class"
         Flatten(params: FlattenParams), 1..=1, 1..=1 => Plain(Reshape::Flatten(params.clone()));
             "Several axes become one"

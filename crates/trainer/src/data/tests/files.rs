@@ -261,8 +261,9 @@ fn the_shape_of_a_source_is_known_by_its_header() {
     fs::write(path("plain"), head).unwrap();
     fs::write(path("packed"), gzip(head)).unwrap();
     fs::write(path("records"), vec![0; 2 * 3073]).unwrap();
+    fs::write(path("packed records"), gzip(&[0; 2 * 3073])).unwrap();
     assert_eq!((shape("plain").unwrap(), shape("packed").unwrap()), ([1, 5, 7], [1, 5, 7]));
-    assert_eq!(shape("records").unwrap(), [3, 32, 32]);
+    assert_eq!([shape("records").unwrap(), shape("packed records").unwrap()], [[3, 32, 32]; 2]);
     fs::create_dir(path("cifar")).unwrap();
     fs::write(path("cifar/data_batch_1.bin"), "").unwrap();
     assert_eq!(shape("cifar").unwrap(), [3, 32, 32]);

@@ -29,7 +29,7 @@ fn a_list_is_read_in_order_with_channels_red_green_blue() {
     picture(5, 4).save(folder.path().join("a b.png")).unwrap();
     GrayImage::from_fn(5, 4, |x, _| Luma([x as u8])).save(folder.path().join("grey.png")).unwrap();
     let list = folder.path().join("list.txt");
-    fs::write(&list, "a b.png 3\r\n\n  grey.png\t0 \n").unwrap();
+    fs::write(&list, "\u{feff}a b.png 3\r\n\n  grey.png\t0 \n").unwrap();
     let set = ImageData::open_list(&list, folder.path(), true).unwrap();
     assert_eq!((set.len(), set.shape(), set.classes()), (2, [3, 4, 5], 4));
     let sample = read(&set, 0).unwrap();

@@ -2,13 +2,13 @@
 
 use super::{build, values};
 use crate::{
-    digest::fnv1a,
     export::state_dict,
     run::{MiniBatch, NetRun},
     snapshot::{NamedTensor, Weights, save_tensors},
     spec::{LayerKind, NetSpec, Phase, TransformParams},
     testing::{Forced, gpu, numbers, plan_options, root, weights},
 };
+use files::digest::fnv1a;
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use serde::Deserialize;
 use std::{

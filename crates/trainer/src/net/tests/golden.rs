@@ -3,12 +3,12 @@
 
 use super::lifetimes::everything;
 use crate::{
-    digest::fnv1a,
     layers::{BuildOptions, SyntheticData},
     net::{Net, RunLayout},
     spec::{NetSpec, Phase},
     testing::{build_on, root},
 };
+use files::digest::fnv1a;
 use memory::Buffer;
 use tensor::{Cpu, Device};
 

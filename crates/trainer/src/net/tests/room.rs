@@ -9,7 +9,7 @@ use cudnn_layers::conv::{ConvBackend, Convolver};
 use memory::Room;
 use planner::{
     Bytes, CostTable, DeviceHeader, Fronts, Headroom, Kernel, Measurement, Plan, PlanOptions, Profiler,
-    ProfilerError, Request, plan_within,
+    ProfilerError, Request,
 };
 use std::sync::Arc;
 use tensor::Cpu;
@@ -48,7 +48,8 @@ fn net() -> (Net, Vec<Kernel>, CostTable) {
 
 fn plan_in(room: &Room, kernels: &[Kernel], table: &CostTable, budget: Bytes) -> Plan {
     let limits: Vec<Bytes> = (0..kernels.len()).map(|kernel| room.limit(kernel, budget)).collect();
-    plan_within(kernels, &limits, table, &PlanOptions::default()).unwrap()
+    let fronts = Fronts::new(kernels, table, &PlanOptions::default()).unwrap();
+    fronts.plan_within(&limits, &PlanOptions::default()).unwrap()
 }
 
 #[test]
@@ -88,10 +89,7 @@ fn a_plan_for_a_budget_fits_it_and_more_memory_is_never_slower() {
         assert!(suffered, "just below what is enough, time suffers");
         let below: Vec<Bytes> =
             (0..kernels.len()).map(|kernel| room.limit(kernel, Bytes(smallest.0 - 64))).collect();
-        assert!(
-            plan_within(&kernels, &below, &table, &PlanOptions::default()).is_err()
-                || smallest == room.least()
-        );
+        assert!(fronts.plan_within(&below, &PlanOptions::default()).is_err() || smallest == room.least());
         // Whatever is installed, the room is the same.
         assert_eq!(Room::new(&[net.outline(with_history)], 0, &kernels).least(), room.least());
     }

@@ -192,6 +192,29 @@ fn a_solver_can_go_back() {
     assert_eq!((train(&mut solver, 4), parameters(&solver)), expected);
 }
 
+/// A file may count anything.
+#[test]
+fn a_snapshot_that_counts_to_the_end_of_numbers_does_not_end_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path());
+    let mut solver = prepare(folder.path(), 1);
+    let counters = [("best_loss", 0.5_f64.to_bits()), ("tests_since_best", u64::MAX)];
+    solver.restore_counters(&counters.map(|(name, count)| (name.to_owned(), count)).into());
+    assert_eq!(solver.judge(1.0), u64::MAX);
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_never_the_lowest() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path());
+    let mut solver = prepare(folder.path(), 1);
+    assert_eq!((solver.judge(f64::NAN), solver.best()), (1, None));
+    assert_eq!((solver.judge(2.0), solver.best()), (0, Some(0)));
+    // Earlier versions kept it.
+    solver.restore_counters(&[("best_loss".to_owned(), f64::NAN.to_bits())].into());
+    assert!(solver.is_best(2.0) && !solver.is_best(f64::NAN));
+}
+
 #[test]
 fn another_seed_or_another_net_is_refused_and_nothing_changes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! One file of the database.
 
-use crate::files::{random, read_regular};
+use crate::{random, read_regular};
 use planner::{CostTable, CostTableError};
 use std::{
     fs, io,

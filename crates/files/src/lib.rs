@@ -6,6 +6,8 @@
 
 mod atomic;
 mod claim;
+pub mod database;
+pub mod digest;
 mod temporary;
 #[cfg(test)]
 mod tests;

@@ -17,14 +17,11 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    digest::fnv1a,
-    files::{remove_abandoned, try_writing, write_atomically},
-};
+use crate::{digest::fnv1a, remove_abandoned, try_writing, write_atomically};
 use planner::{CostTable, DeviceHeader, MergeError};
 use segment::{Segment, fresh_name, list, segments};
 use std::{
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
 };
 
@@ -49,6 +46,24 @@ impl Database {
     /// The database in `folder`, which is made when something is first written.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
+    }
+
+    /// The database that a user names: a folder, new or not, or `none`; the one in `default` if nothing is named.
+    ///
+    /// # Errors
+    /// A sentence, if a file has this name.
+    pub fn named(name: Option<&Path>, default: Option<PathBuf>) -> Result<Option<Self>, String> {
+        let folder = match name {
+            Some(name) => Some(name.to_owned()).filter(|name| name != Path::new("none")),
+            None => default,
+        };
+        if let Some(file) = folder.as_ref().filter(|folder| folder.is_file()) {
+            let file = file.display();
+            return Err(format!(
+                "the measurement database {file} is a file; it must be a folder, new or not"
+            ));
+        }
+        Ok(folder.map(Self::new))
     }
 
     /// Its folder.
@@ -196,6 +211,14 @@ fn retire(segment: &Segment) -> Result<(), DatabaseError> {
 
 fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
     write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(DatabaseError::at("write", path))
+}
+
+/// Where measurements are kept unless somebody says otherwise: a folder in the user's cache, if there is one.
+pub fn default_folder() -> Option<PathBuf> {
+    // As the XDG base directory specification has it: a relative path counts as none.
+    let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+    Some(cache.join("microbatch/measurements"))
 }
 
 /// A name that says whose measurements are inside, and a number in which everything that matters counts.

@@ -1,0 +1,63 @@
+//! What follows from all desirable sets of a net without planning again: curves and prices.
+
+use super::hulls::relaxed_divisions;
+use crate::{
+    choose::{Curve, Fronts},
+    model::{Bytes, Configuration, Cost, WorkspacePolicy},
+};
+
+impl Fronts {
+    /// Time of the whole net as a function of the limit that `policy` takes.
+    ///
+    /// Under WR and WS these are all points where the time falls. Under WD there may be exponentially many; these are
+    /// the ones on the lower convex hull, where the linear relaxation is itself a division and so proves it fastest.
+    /// Between two of them the time of [`plan`](crate::plan()) lies on or below the staircase, and on or above the
+    /// straight line from one to the next.
+    pub fn curve(&self, policy: WorkspacePolicy) -> Curve {
+        match policy {
+            WorkspacePolicy::Wr | WorkspacePolicy::Ws => self.curve_of_equal_limits(),
+            WorkspacePolicy::Wd => Curve::new(relaxed_divisions(&self.groups(Bytes::MAX))),
+        }
+    }
+
+    /// The price of a MiB for the whole net: milliseconds saved by each MiB more, at best. Under WD the dual value of
+    /// the total in the linear relaxation; under WR and WS every kernel gets the MiB, and it is
+    /// [`Curve::price_ms_per_mib`]. Infinite where no plan fits.
+    pub fn price_ms_per_mib(&self, policy: WorkspacePolicy, limit: Bytes) -> f64 {
+        let curve = self.curve(policy);
+        match policy {
+            WorkspacePolicy::Wr | WorkspacePolicy::Ws => curve.price_ms_per_mib(limit),
+            WorkspacePolicy::Wd => curve.slope_ms_per_mib(limit),
+        }
+    }
+
+    /// What WD divides a total among: of every kernel the configurations that need no more than `total`, each with its
+    /// segment of the arena.
+    pub(crate) fn groups(&self, total: Bytes) -> Vec<Vec<Cost>> {
+        let cost = |chosen: &Configuration| Cost { workspace: chosen.workspace().segment(), ..chosen.cost() };
+        let within = |chosen: &&Configuration| chosen.workspace() <= total;
+        self.iter().map(|(_, set)| set.iter().take_while(within).map(cost).collect()).collect()
+    }
+
+    /// Every kernel has the same limit: the drops of all kernels in order of the limit.
+    fn curve_of_equal_limits(&self) -> Curve {
+        let (mut drops, mut time_ms) = (Vec::new(), 0.0);
+        for (_, set) in self.iter() {
+            let curve = set.curve();
+            time_ms += curve.points()[0].time_ms;
+            drops.extend(curve.points().windows(2).map(|pair| Cost {
+                workspace: pair[1].workspace,
+                time_ms: pair[0].time_ms - pair[1].time_ms,
+            }));
+        }
+        drops.sort_by_key(|drop| drop.workspace);
+        let Some((start, _)) = self.smallest_limit(WorkspacePolicy::Wr) else { return Curve::default() };
+        let first = Cost { workspace: start, time_ms };
+        let falls = drops.into_iter().map(|drop| {
+            time_ms -= drop.time_ms;
+            // What falls below the smallest feasible limit has fallen when the curve begins.
+            Cost { workspace: drop.workspace.max(start), time_ms }
+        });
+        Curve::new(std::iter::once(first).chain(falls))
+    }
+}
