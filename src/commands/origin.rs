@@ -20,6 +20,7 @@ use std::path::Path;
 use tensor::{Cpu, Device, Format};
 use trainer::{
     Group, NetError,
+    host::lockable,
     planning::{Planning, Rates, Records},
     spec::NetSpec,
 };
@@ -136,9 +137,10 @@ impl Origin {
         Ok(Some(note))
     }
 
-    /// What to estimate with where nothing can be measured.
+    /// What to estimate with where nothing can be measured. Of the host of a recorded device nothing is known here.
     pub(super) fn rates(&self) -> Rates {
-        if self.on_gpu() { Rates::GPU } else { Rates::CPU }
+        let rates = if self.on_gpu() { Rates::GPU } else { Rates::CPU };
+        if self.recorded.is_some() { rates } else { Rates { host: lockable(), ..rates } }
     }
 
     /// Measures what a plan with `options` needs and is not known, and prints how much that was.

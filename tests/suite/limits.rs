@@ -29,6 +29,16 @@ fn a_run_beyond_the_limit_of_the_process_is_refused() {
     assert_refused(&output, 1, &["the run needs", "ulimit -v", "a smaller --batch"], "an arena of gigabytes");
 }
 
+/// What may be locked here decides nothing about a machine whose measurements were recorded.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_prediction_is_the_same_however_little_memory_there_is_here() {
+    let plan = "plan --model resnet50 --batch 256 --device h200 --device-memory 1GiB";
+    let [little, much] = [4_000_000, 400_000_000].map(|kb| run_within(&Folder::new(), kb, plan));
+    assert_refused(&little, 1, &["the smallest budget with a plan is"], "a budget below the floor");
+    assert_eq!(text(&little.stderr), text(&much.stderr));
+}
+
 /// The operands fit, but the largest workspace, which is tried, does not.
 #[test]
 #[cfg(target_os = "linux")]

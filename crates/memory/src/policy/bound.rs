@@ -16,7 +16,7 @@
 //! left out, as are scratch at that time and the placing of buffers. Prices rise along the violations (a subgradient).
 
 use super::{
-    price::{Price, Prices, Scale},
+    price::{Price, Prices},
     problem::{Problem, Tensor, arena_bytes},
     trial::Choice,
 };
@@ -37,7 +37,9 @@ pub(super) struct Answer {
 #[derive(Clone)]
 pub(super) struct Bound<'a> {
     problem: &'a Problem<'a>,
-    pub(super) scale: Scale,
+    pub(super) capacity: u64,
+    /// The first action after which something can leave, and the last before which something comes back.
+    window: [usize; 2],
     /// What is alive at each action whatever is chosen.
     base: Vec<u64>,
     /// Units, each of which reads the one before it: every unit is in one of them.
@@ -45,13 +47,12 @@ pub(super) struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    pub(super) fn new(problem: &'a Problem<'a>, capacity: u64) -> Self {
+    pub(super) fn new(problem: &'a Problem<'a>) -> Self {
         let turn = problem.turn();
         let first = problem.tensors.iter().map(|tensor| tensor.changed).min().unwrap_or(0);
         let last = problem.tensors.iter().filter_map(|tensor| tensor.back).map(|back| turn + back[0]).max();
-        let whole_ms = problem.costs.unlimited_ms(problem.outline);
-        let scale = Scale { capacity, whole_ms, turn, window: [first, last.unwrap_or(turn)] };
-        Self { problem, scale, base: base(problem), paths: paths(problem) }
+        let window = [first, last.unwrap_or(turn)];
+        Self { problem, capacity: 1, window, base: base(problem), paths: paths(problem) }
     }
 
     pub(super) fn zero(&self) -> Prices {
@@ -62,11 +63,14 @@ impl<'a> Bound<'a> {
     pub(super) fn answer(&self, prices: &Prices) -> Answer {
         let problem = self.problem;
         let (turn, actions) = (problem.turn(), self.base.len());
-        let price = Price::new(prices, self.scale);
-        let mut used: Vec<f64> = self.base.iter().map(|&bytes| bytes as f64).collect();
-        // What copying takes before d, or from h on, less the time there is.
-        let mut copying = vec![0.0; actions + 1]; // as prices of copies are
-        let mut bound_ms = if problem.outline.updates { problem.costs.update_ms } else { 0.0 };
+        let price = Price::new(problem, prices, self.capacity, self.window);
+        // First what each action adds: of what copying takes before d, or from h on, less the time there is.
+        let used = self.base.iter().map(|&bytes| bytes as f64).collect();
+        let mut answer = Answer {
+            bound_ms: if problem.outline.updates { problem.costs.update_ms } else { 0.0 },
+            choice: problem.keep(),
+            violation: Prices { memory: used, copies: vec![0.0; actions + 1] },
+        };
         for at in 0..actions {
             let (node, pass) = problem.action(at);
             let costs = &problem.costs.nodes[node][pass];
@@ -74,37 +78,34 @@ impl<'a> Bound<'a> {
             let candidates = costs.front.iter().map(|cost| (cost.time_ms, cost.workspace));
             let candidates = candidates.chain(costs.front.is_empty().then_some((0.0, Bytes::ZERO)));
             // No plan has what does not fit beside what is alive in any case.
-            let free = self.scale.capacity.saturating_sub(self.base[at]).max(costs.least().0);
+            let free = self.capacity.saturating_sub(self.base[at]).max(costs.least().0);
             let candidates = candidates.filter(|one| arena_bytes(one.1.0) <= arena_bytes(free));
             let cost = |&(ms, workspace): &(f64, Bytes)| {
                 worth * ms + price.byte[at] * arena_bytes(workspace.0) as f64
             };
             let best = candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
-            bound_ms += worth * costs.fixed_ms + cost(&best);
-            used[at] += arena_bytes(best.1.0) as f64;
-            if (self.scale.window[0] + 1..self.scale.window[1]).contains(&at) {
-                copying[at + 1] -= costs.fixed_ms + best.0;
+            answer.bound_ms += worth * costs.fixed_ms + cost(&best);
+            answer.violation.memory[at] += arena_bytes(best.1.0) as f64;
+            if (self.window[0] + 1..self.window[1]).contains(&at) {
+                answer.violation.copies[at + 1] -= costs.fixed_ms + best.0;
             }
         }
-        let mut choice = problem.keep();
-        let mut noted = Noted { choice: &mut choice, used: &mut used, copying: &mut copying };
-        bound_ms += self.paths.iter().map(|path| self.choose(path, &price, &mut noted)).sum::<f64>();
-        let (out, back) = copying.split_at_mut(turn + 1);
+        self.paths.iter().for_each(|path| self.choose(path, &price, &mut answer));
+        let capacity = self.capacity as f64;
+        let prices = prices.memory.iter().zip(&self.base);
+        answer.bound_ms += prices.map(|(price, &base)| price * (base as f64 / capacity - 1.0)).sum::<f64>();
+        let Prices { memory, copies } = &mut answer.violation;
+        let (out, back) = copies.split_at_mut(turn + 1);
         (1..out.len()).for_each(|at| out[at] += out[at - 1]);
         (1..back.len()).rev().for_each(|at| back[at - 1] += back[at]);
-        let capacity = self.scale.capacity as f64;
-        let violation = Prices {
-            memory: used.iter().map(|used| used / capacity - 1.0).collect(),
-            copies: copying.iter().map(|ms| ms / self.scale.whole_ms).collect(),
-        };
-        let priced =
-            prices.memory.iter().zip(&self.base).map(|(price, &base)| price * (base as f64 / capacity - 1.0));
-        Answer { bound_ms: bound_ms + priced.sum::<f64>(), choice, violation }
+        memory.iter_mut().for_each(|used| *used = *used / capacity - 1.0);
+        copies.iter_mut().for_each(|ms| *ms /= self.problem.unlimited_ms);
+        answer
     }
 
-    /// The cheapest for the units of a path, each of which reads the one before it, noted in `choice` and in what it
-    /// takes of memory and copies.
-    fn choose(&self, path: &[usize], price: &Price, noted: &mut Noted<'_>) -> f64 {
+    /// Adds the cheapest for the units of a path, each of which reads the one before it, and what it takes of memory and
+    /// copies.
+    fn choose(&self, path: &[usize], price: &Price, answer: &mut Answer) {
         let none = self.problem.backward.len();
         let mut tables: Vec<Table> = Vec::with_capacity(path.len());
         let free = vec![0.0; none + 1];
@@ -114,30 +115,23 @@ impl<'a> Bound<'a> {
             let table = Table::new(self.problem, unit, read, price, below);
             tables.push(table);
         }
-        let total_ms = tables.last().map_or(0.0, |table| table.ms[none]);
+        answer.bound_ms += tables.last().map_or(0.0, |table| table.ms[none]);
         let mut wanted = none;
         for (&unit, table) in path.iter().zip(&tables).rev() {
-            wanted = self.note(unit, table, wanted, price, noted);
+            wanted = self.note(unit, table, wanted, price, answer);
         }
-        total_ms
     }
 
     /// Notes what a unit does that is wanted before a backward action; returns before which one it wants the unit that
     /// it reads.
-    fn note(
-        &self,
-        index: usize,
-        table: &Table,
-        wanted: usize,
-        price: &Price,
-        noted: &mut Noted<'_>,
-    ) -> usize {
+    fn note(&self, index: usize, table: &Table, wanted: usize, price: &Price, answer: &mut Answer) -> usize {
         let (problem, turn, none) = (self.problem, self.problem.turn(), self.problem.backward.len());
+        let Answer { choice, violation: Prices { memory, copies }, .. } = answer;
         let again = table.again[wanted];
         for &id in &problem.units[index].tensors {
             let tensor = &problem.tensors[id];
             let mut alive =
-                |first: usize, end: usize| (first..end).for_each(|at| noted.used[at] += tensor.bytes as f64);
+                |first: usize, end: usize| (first..end).for_each(|at| memory[at] += tensor.bytes as f64);
             let is_read = table.read == Some(id);
             let Some(back) =
                 tensor.back.map(|back| back[0]).or((is_read && wanted != none).then_some(wanted))
@@ -151,24 +145,24 @@ impl<'a> Bound<'a> {
                 alive(turn + again, turn + back);
                 continue;
             }
-            match price.away(problem, tensor, back, if is_read { wanted } else { none }) {
+            match price.away(tensor, back, if is_read { wanted } else { none }) {
                 Some((_, gone, come)) => {
-                    noted.choice.offloaded[id] = true;
+                    choice.offloaded[id] = true;
                     alive(tensor.used + 1, gone);
                     alive(turn + come, turn + back);
                     let copy_ms = |direction| problem.costs.copy_ms(Bytes(tensor.bytes), direction);
                     // What leaves after the turn is no part of any constraint.
                     if gone <= turn {
-                        noted.copying[gone] += copy_ms(0);
+                        copies[gone] += copy_ms(0);
                     }
-                    noted.copying[turn + come + 1] += copy_ms(1);
+                    copies[turn + come + 1] += copy_ms(1);
                 }
                 None => alive(tensor.used + 1, turn + back),
             }
         }
-        noted.choice.repeated[index] = again != none || table.is_unseen;
+        choice.repeated[index] = again != none || table.is_unseen;
         if again != none {
-            noted.copying[turn + again + 1] -= problem.repeat_ms(index);
+            copies[turn + again + 1] -= problem.units[index].repeat_ms;
         }
         again
     }
@@ -218,17 +212,10 @@ impl<'a> Bound<'a> {
         let (out, back) = prices.copies.split_at_mut(self.problem.turn() + 1);
         back[0] = 0.0;
         for half in [out, back] {
-            let sum: f64 = half.iter().sum::<f64>() / self.scale.whole_ms;
+            let sum: f64 = half.iter().sum::<f64>() / self.problem.unlimited_ms;
             half.iter_mut().filter(|_| sum > 1.0).for_each(|price| *price /= sum);
         }
     }
-}
-
-/// Where answers are noted.
-struct Noted<'a> {
-    choice: &'a mut Choice,
-    used: &'a mut [f64],
-    copying: &'a mut [f64],
 }
 
 /// What a unit and all before it on its path cost, by the backward action before which it is wanted; last, if nobody
@@ -251,11 +238,10 @@ impl Table {
         let seen = || tensors().filter_map(|tensor| Some((tensor, tensor.back?[0])));
         let first = seen().map(|(_, back)| back).min();
         let wanted = read.map(|read| &problem.tensors[read]).filter(|tensor| !tensor.stays);
-        let repeat_ms = if unit.repeats { problem.repeat_ms(index) } else { f64::INFINITY };
+        let repeat_ms = if unit.repeats { unit.repeat_ms } else { f64::INFINITY };
         // What the tensors cost that nobody wants, if they are not computed again.
         let least = |tensor: &Tensor, back: usize| {
-            let kept_ms = price.alive(tensor.bytes, tensor.used + 1, turn + back);
-            price.away(problem, tensor, back, none).map_or(kept_ms, |away| away.0)
+            price.away(tensor, back, none).map_or_else(|| price.kept(tensor, back), |away| away.0)
         };
         let is_wanted = |tensor: &Tensor| wanted.is_some_and(|wanted| wanted.buffer == tensor.buffer);
         let others_ms: f64 =
@@ -265,16 +251,18 @@ impl Table {
         let (mut repeated, mut come_ms) = ((f64::INFINITY, none), f64::INFINITY);
         let unseen = wanted.filter(|tensor| tensor.back.is_none());
         let seen_wanted = wanted.and_then(|tensor| Some((tensor, tensor.back?[0])));
-        let leaving = seen_wanted.filter(|(tensor, _)| tensor.leaves).and_then(|(tensor, back)| {
-            let kept_ms = price.alive(tensor.bytes, tensor.used + 1, turn + back);
-            price.leaving(problem, tensor, kept_ms)
-        });
-        for at in 0..=none {
+        let leaving = seen_wanted.filter(|(tensor, _)| tensor.leaves);
+        let leaving = leaving.and_then(|(tensor, back)| price.leaving(tensor, price.kept(tensor, back)));
+        let seen_bytes = seen().map(|(tensor, _)| tensor.bytes).sum();
+        let alive_ms: f64 = seen().map(|(tensor, back)| price.alive(tensor.bytes, turn, turn + back)).sum();
+        // From then on nothing changes.
+        let settled = first.filter(|_| unseen.is_none());
+        let settled = settled.map(|first| seen_wanted.map_or(first, |(_, back)| back.max(first)));
+        for at in 0..=settled.unwrap_or(none) {
             // What is first seen before that is there anyway; what nobody sees is made when it is wanted.
             let extends = at < none && first.is_none_or(|first| at <= first);
             if extends && repeat_ms < f64::INFINITY {
-                let alive_ms: f64 =
-                    seen().map(|(tensor, back)| price.alive(tensor.bytes, turn + at, turn + back)).sum();
+                let alive_ms = alive_ms - price.alive(seen_bytes, turn, turn + at);
                 let before_ms = unseen.map_or(0.0, |tensor| price.alive(tensor.bytes, turn, turn + at));
                 let ms = repeat_ms * (1.0 - price.back(turn + at)) + alive_ms + below[at] - before_ms;
                 repeated = if ms < repeated.0 { (ms, at) } else { repeated };
@@ -282,12 +270,12 @@ impl Table {
             let wanted_ms = match (seen_wanted, unseen) {
                 (Some((tensor, back)), _) => {
                     if at <= back {
-                        come_ms = come_ms.min(price.coming(problem, tensor, back, at));
+                        come_ms = come_ms.min(price.coming(tensor, back, at));
                     }
-                    let kept_ms = price.alive(tensor.bytes, tensor.used + 1, turn + back);
+                    let kept_ms = price.kept(tensor, back);
                     leaving.map_or(kept_ms, |(out_ms, _)| kept_ms.min(out_ms + come_ms))
                 }
-                (_, Some(tensor)) if at < none => price.alive(tensor.bytes, tensor.used + 1, turn + at),
+                (_, Some(tensor)) if at < none => price.kept(tensor, at),
                 _ => 0.0,
             };
             let stays_ms = others_ms + wanted_ms + below[none];
@@ -297,6 +285,10 @@ impl Table {
             let is_needed = at < none || first.is_some();
             (table.ms[at], table.again[at]) =
                 if is_needed && again_ms < stays_ms { (again_ms, repeated.1) } else { (stays_ms, none) };
+        }
+        if let Some(settled) = settled {
+            let (ms, again) = (table.ms[settled], table.again[settled]);
+            (table.ms[settled..].fill(ms), table.again[settled..].fill(again));
         }
         table
     }
@@ -344,7 +336,8 @@ fn base(problem: &Problem<'_>) -> Vec<u64> {
         }
     }
     for (at, sum) in base.iter_mut().enumerate() {
-        *sum += problem.scratch(problem.action(at));
+        let (node, pass) = problem.action(at);
+        *sum += problem.scratch[node][pass];
     }
     base
 }

@@ -59,13 +59,9 @@ impl PassCosts {
         self.fixed_ms + fastest(&self.front, workspace).map_or(f64::INFINITY, |cost| cost.time_ms)
     }
 
-    /// The workspace of the fastest configuration within `limit`; `None` if there is none.
-    pub fn workspace(&self, limit: Bytes) -> Option<Bytes> {
-        if self.front.is_empty() {
-            Some(Bytes::ZERO)
-        } else {
-            fastest(&self.front, limit).map(|cost| cost.workspace)
-        }
+    /// The fastest of its front within `limit`, or else the least; none without kernels.
+    fn within(&self, limit: Bytes) -> Option<&Cost> {
+        fastest(&self.front, limit).or(self.front.first())
     }
 
     /// The least workspace with which it runs.
@@ -100,16 +96,16 @@ impl Costs {
 
     /// The time of a pass with the fastest workspace within `limit`, or else the least one, and that workspace.
     pub(super) fn within(&self, action: Action, (node, pass): (usize, usize), limit: Bytes) -> (f64, Bytes) {
-        let PassCosts { fixed_ms, front } = &self.nodes[node][pass];
-        let fitting = front.iter().rev().find(|cost| cost.workspace <= limit).or(front.first());
-        let with = |cost: &Cost| (fixed_ms + cost.time_ms, cost.workspace);
-        fitting.map_or_else(|| (self.pass_ms(action, limit), Bytes::ZERO), with)
+        let costs = &self.nodes[node][pass];
+        let with = |cost: &Cost| (costs.fixed_ms + cost.time_ms, cost.workspace);
+        costs.within(limit).map_or_else(|| (self.pass_ms(action, limit), Bytes::ZERO), with)
     }
 
     /// The workspaces of each node's passes: of the fastest within the limit of a node's pass, or else the least.
     pub(super) fn workspaces(&self, limit: impl Fn(usize, usize) -> Bytes) -> Vec<[Bytes; 2]> {
         let within = |(node, passes): (usize, &[PassCosts; 2])| {
-            [0, 1].map(|pass| passes[pass].workspace(limit(node, pass)).unwrap_or(passes[pass].least()))
+            [0, 1]
+                .map(|pass| passes[pass].within(limit(node, pass)).map_or(Bytes::ZERO, |cost| cost.workspace))
         };
         self.nodes.iter().enumerate().map(within).collect()
     }

@@ -19,8 +19,7 @@ use super::{
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 
-/// A search climbs by this part of what keeping everything takes: one that only offloads or only computes again, and
-/// one that may do both.
+/// A search climbs by this part of what keeping everything takes: one that never offloads, and one that may.
 const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
 const PRICES: [usize; 3] = [200, 30, 800];
@@ -45,14 +44,13 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     if keep.device <= budget {
         return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep });
     }
-    // To do both is never slower than one alone: each is searched by itself.
+    // Not to offload is a search by itself, which finds what is fast without copies.
     let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
-    let mut ways = Vec::from([&without_host, costs, costs].map(|costs| Problem::new(outline, costs)));
-    ways[1].units.iter_mut().for_each(|unit| unit.repeats = false);
-    ways.truncate(if costs.host > Bytes::ZERO { 3 } else { 1 });
+    let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
+    let ways = if costs.host > Bytes::ZERO { &ways[..] } else { &ways[..1] };
     let mut searches: Vec<Search> = ways.iter().map(Search::new).collect();
-    for (way, search) in searches.iter_mut().enumerate() {
-        search.run(budget, (keep.device.0 as f64 * STEPS[way / 2]) as u64);
+    for (search, part) in searches.iter_mut().zip(STEPS) {
+        search.run(budget, (keep.device.0 as f64 * part) as u64);
     }
     let plans = searches.iter().filter_map(|search| search.best(budget));
     let best = plans.min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
@@ -85,15 +83,6 @@ impl Problem<'_> {
     }
 }
 
-/// A choice that was placed.
-struct Found<'a> {
-    /// With its time and peak in the memory that it was found for.
-    trial: (Choice, f64, u64),
-    fitting: Fitting<'a>,
-    /// How long it takes there; infinitely long if it does not fit.
-    ms: f64,
-}
-
 /// A search for the fastest choices.
 struct Search<'a> {
     problem: &'a Problem<'a>,
@@ -101,23 +90,24 @@ struct Search<'a> {
     units: Vec<usize>,
     bound: Bound<'a>,
     prices: Prices,
-    capacity: u64,
     /// What a byte too much costs, in milliseconds.
     price: f64,
     /// The fastest choices that fit, with their times.
     fits: Vec<(f64, Choice)>,
     /// The best where bytes too much are paid for.
     lacks: Option<(f64, Choice)>,
-    /// All that was placed.
-    found: Vec<Found<'a>>,
+    /// All that was placed, with its time in the memory that it was found for; that is infinite if it does not fit.
+    found: Vec<(f64, Fitting<'a>)>,
     /// What changes are taken from: each is good somewhere.
     known: Vec<Choice>,
     random: Random,
+    /// The last one, for its memory.
+    trial: Trial,
 }
 
 impl<'a> Search<'a> {
     fn new(problem: &'a Problem<'a>) -> Self {
-        let bound = Bound::new(problem, 1);
+        let bound = Bound::new(problem);
         let moves = |unit: &usize| {
             let unit = &problem.units[*unit];
             unit.repeats || unit.tensors.iter().any(|&tensor| problem.tensors[tensor].leaves)
@@ -127,17 +117,17 @@ impl<'a> Search<'a> {
             units: (0..problem.units.len()).filter(moves).collect(),
             prices: bound.zero(),
             bound,
-            capacity: 0,
             price: 1.0,
             fits: Vec::new(),
             lacks: None,
             found: Vec::new(),
             known: Vec::new(),
             random: Random(0x9E37_79B9_7F4A_7C15),
+            trial: Trial::default(),
         }
     }
 
-    /// Climbs up to `budget`, or to what is as fast as in any memory; AccUDNN's choice for `budget` itself is tried, too.
+    /// Climbs up to `budget`, or to what is as fast as in any memory; AccUDNN's choice for it is tried, too.
     fn run(&mut self, budget: Bytes, step: u64) {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();
@@ -147,36 +137,34 @@ impl<'a> Search<'a> {
         self.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
         let step = ((step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT) as usize;
         let capacities = (least..=budget.0).step_by(step).filter(|_| floor.floor <= budget);
-        if let Ok((choice, capacity, _)) = problem.swapped(floor.floor) {
-            self.place(&choice, capacity);
-        }
+        let swapped = |search: &mut Self, budget| {
+            let choice = problem.swapped(budget).ok();
+            choice.into_iter().for_each(|(choice, capacity, _)| search.place(&choice, capacity));
+        };
+        swapped(self, floor.floor);
         for (number, capacity) in capacities.enumerate() {
             self.climb(number, capacity);
-            if self.found.iter().any(|one| one.ms <= self.bound.scale.whole_ms * (1.0 + 1e-9)) {
+            if self.found.iter().any(|(ms, _)| *ms <= self.problem.unlimited_ms * (1.0 + 1e-9)) {
                 break;
             }
         }
-        self.place(&problem.pin(budget.0), budget.0);
+        swapped(self, budget);
     }
 
     /// Goes on to prices for another capacity: those of a byte stay.
     fn set_capacity(&mut self, capacity: u64) {
-        let times = capacity as f64 / self.bound.scale.capacity as f64;
-        (self.capacity, self.bound.scale.capacity) = (capacity, capacity);
+        let times = capacity as f64 / self.bound.capacity as f64;
+        self.bound.capacity = capacity;
         self.prices.memory.iter_mut().for_each(|price| *price *= times);
     }
 
-    /// Searches at capacity `number`: from the best that is known or that AccUDNN makes, and from the best answer to
-    /// prices.
+    /// Searches at capacity `number`: from the best that is known, and from the best answer to prices.
     fn climb(&mut self, number: usize, capacity: u64) {
-        let known_ms = self.fits.first().map_or(2.0 * self.bound.scale.whole_ms, |(ms, _)| *ms);
+        let known_ms = self.fits.first().map_or(2.0 * self.problem.unlimited_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
         self.price = 4.0 * known_ms / capacity as f64;
         let last = std::mem::take(&mut self.fits).into_iter().chain(self.lacks.take());
         self.known.extend(last.map(|(_, choice)| choice));
-        let pinned = self.problem.pin(capacity);
-        self.place(&pinned, capacity);
-        self.known.push(pinned);
         for choice in self.known.clone() {
             self.energy(&choice, f64::INFINITY);
         }
@@ -196,29 +184,32 @@ impl<'a> Search<'a> {
         for (start, hot) in starts.into_iter().zip(HEAT) {
             self.anneal(start, trials, hot);
         }
-        self.fits.clone().iter().for_each(|(_, choice)| self.place(choice, capacity));
+        for (ms, choice) in &self.fits.clone() {
+            if self.found.iter().all(|(other_ms, _)| ms < other_ms) {
+                self.place(choice, capacity);
+            }
+        }
     }
 
     /// Places a choice that was found for `capacity`, wherever that ends.
     fn place(&mut self, choice: &Choice, capacity: u64) {
         let problem = self.problem;
         let carried = problem.carry_out(choice, capacity);
-        let trial = (choice.clone(), carried.time_ms, carried.peak);
-        if carried.host > problem.costs.host.0 || self.found.iter().any(|one| one.trial == trial) {
+        if carried.host > problem.costs.host.0 {
             return;
         }
         let fitting = Fitting::new(problem.outline, problem.costs, carried.actions(problem));
         let ms = fitting
             .workspaces(Bytes(capacity))
             .map_or(f64::INFINITY, |workspace| fitting.time_ms(&workspace));
-        self.found.push(Found { trial, fitting, ms });
+        self.found.push((ms, fitting));
     }
 
     /// The fastest of what was found, within `budget`.
     fn best(&self, budget: Bytes) -> Option<MemoryPlan> {
-        let timed = self.found.iter().filter_map(|one| {
-            let workspace = one.fitting.workspaces(budget).ok()?;
-            Some((one.fitting.time_ms(&workspace), &one.fitting, workspace))
+        let timed = self.found.iter().filter_map(|(_, fitting)| {
+            let workspace = fitting.workspaces(budget).ok()?;
+            Some((fitting.time_ms(&workspace), fitting, workspace))
         });
         let (_, fitting, workspace) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some(fitting.plan(workspace, budget).expect("it was placed"))
@@ -226,18 +217,19 @@ impl<'a> Search<'a> {
 
     /// What a choice costs, noted if it is among the best; if that is more than `most`, perhaps less than it costs.
     fn energy(&mut self, choice: &Choice, most: f64) -> f64 {
-        let (problem, capacity) = (self.problem, self.capacity);
+        let (problem, capacity) = (self.problem, self.bound.capacity);
         let lacks = |trial: &Trial| {
             // What leaves for the host frees no more than its own size.
             trial.peak.saturating_sub(capacity) + 2 * trial.host.saturating_sub(problem.costs.host.0)
         };
-        let mut trial = problem.compute(choice, capacity);
-        let least = trial.time_ms + self.price * lacks(&trial) as f64;
+        let trial = &mut self.trial;
+        problem.compute(choice, capacity, most, trial);
+        let least = trial.time_ms + self.price * lacks(trial) as f64;
         if least > most {
             return least;
         }
-        problem.copy(choice, capacity, &mut trial);
-        let lacks = lacks(&trial);
+        problem.copy(choice, capacity, trial);
+        let lacks = lacks(trial);
         let energy = trial.time_ms + self.price * lacks as f64;
         if self.lacks.as_ref().is_none_or(|(least, _)| energy < *least) {
             self.lacks = Some((energy, choice.clone()));
@@ -258,6 +250,9 @@ impl<'a> Search<'a> {
         for trial in 0..if self.units.is_empty() { 0 } else { trials } {
             let heat = hot * (cold / hot).powf(trial as f64 / trials as f64);
             let next = self.neighbour(&now);
+            if next == now {
+                continue;
+            }
             let most = energy - heat * (1.0 - self.random.part()).ln();
             let changed = self.energy(&next, most);
             if changed <= most {
@@ -272,7 +267,7 @@ impl<'a> Search<'a> {
         let (problem, count, mut next) = (self.problem, self.units.len(), now.clone());
         let first = self.random.below(count);
         if !self.known.is_empty() && self.random.part() < 0.5 {
-            let len = 1 + (count as f64 * self.random.part().powi(3)) as usize;
+            let len = 1 + (count as f64 * self.random.part().powf(1.5)) as usize;
             let other = &self.known[self.random.below(self.known.len())];
             for &unit in self.units.iter().skip(first).take(len) {
                 next.repeated[unit] = other.repeated[unit];

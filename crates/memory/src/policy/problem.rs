@@ -1,8 +1,8 @@
 //! A net as far as it can be kept, offloaded or computed again.
 
-use super::costs::Costs;
+use super::costs::{Costs, PassCosts};
 use crate::{
-    outline::Outline,
+    outline::{Outline, OutlineNode},
     schedule::{Action, Buffer, Schedule, Use, uses},
 };
 use planner::{ARENA_ALIGNMENT, Bytes};
@@ -45,6 +45,8 @@ pub(super) struct Unit {
     pub(super) inputs: Vec<(usize, usize)>,
     /// Whether it can be computed again.
     pub(super) repeats: bool,
+    /// How long that takes at best, in milliseconds.
+    pub(super) repeat_ms: f64,
 }
 
 /// The net with its costs.
@@ -60,6 +62,10 @@ pub(super) struct Problem<'a> {
     pub(super) units: Vec<Unit>,
     /// Gradients of blobs: sizes, and from which backward action to which (one past the last backward action: the end).
     pub(super) diffs: Vec<(u64, [usize; 2])>,
+    /// The scratch of each node's passes whose workspace is not chosen here.
+    pub(super) scratch: Vec<[u64; 2]>,
+    /// Time of an iteration in any amount of memory.
+    pub(super) unlimited_ms: f64,
 }
 
 impl<'a> Problem<'a> {
@@ -73,15 +79,29 @@ impl<'a> Problem<'a> {
         let diffs = diffs.flat_map(|(_, residences)| residences);
         let diffs =
             diffs.map(|one| (arena_bytes(one.bytes.0), [one.first - turn, one.last - turn])).collect();
-        let mut problem = Self { outline, costs, forward, backward, tensors: vec![], units: vec![], diffs };
+        let scratch = |(node, passes): (&OutlineNode, &[PassCosts; 2])| {
+            [0, 1].map(|pass| match passes[pass].front.is_empty() {
+                true => arena_bytes(node.scratch[pass].transient().0),
+                false => 0,
+            })
+        };
+        let mut problem = Self {
+            forward,
+            backward,
+            diffs,
+            tensors: vec![],
+            units: vec![],
+            scratch: outline.nodes.iter().zip(&costs.nodes).map(scratch).collect(),
+            unlimited_ms: costs.unlimited_ms(outline),
+            outline,
+            costs,
+        };
         problem.find_tensors(&plain);
+        for unit in &mut problem.units {
+            let again_ms = |&node: &usize| costs.pass_ms(Action::Recompute(node), Bytes::MAX);
+            unit.repeat_ms = unit.nodes.iter().map(again_ms).sum();
+        }
         problem
-    }
-
-    /// What computing a unit again takes at best, in milliseconds.
-    pub(super) fn repeat_ms(&self, unit: usize) -> f64 {
-        let nodes = self.units[unit].nodes.iter();
-        nodes.map(|&node| self.costs.pass_ms(Action::Recompute(node), Bytes::MAX)).sum()
     }
 
     /// The tensor of unit `from` that `unit` reads.
@@ -95,14 +115,6 @@ impl<'a> Problem<'a> {
         match at.checked_sub(self.turn()) {
             None => (self.forward[at], 0),
             Some(back) => (self.backward[back], 1),
-        }
-    }
-
-    /// The scratch of a pass of a node whose workspace is not chosen here.
-    pub(super) fn scratch(&self, (node, pass): (usize, usize)) -> u64 {
-        match self.costs.nodes[node][pass].front.is_empty() {
-            true => arena_bytes(self.outline.nodes[node].scratch[pass].transient().0),
-            false => 0,
         }
     }
 

@@ -34,8 +34,12 @@ pub(super) struct Trial {
     end: Vec<usize>,
     /// Of every backward action, its step.
     backward: Vec<usize>,
-    /// Tensors that leave: before which step their place is free, and before which they come back.
+    /// Tensors that leave, by rising need: before which step their place is free, and before which they come back.
     away: Vec<(usize, [usize; 2])>,
+    /// Before which backward action each tensor is needed.
+    wanted: Vec<usize>,
+    /// Of every backward action the first unit that is computed again before it, and of every unit the next.
+    again: [Vec<usize>; 2],
 }
 
 impl Trial {
@@ -88,53 +92,70 @@ impl Problem<'_> {
 
     /// Carries out `choice` within `capacity` bytes.
     pub(super) fn carry_out(&self, choice: &Choice, capacity: u64) -> Trial {
-        let mut trial = self.compute(choice, capacity);
+        let mut trial = Trial::default();
+        self.compute(choice, capacity, f64::INFINITY, &mut trial);
         self.copy(choice, capacity, &mut trial);
         trial
     }
 
-    /// The same as if copies took no time: nothing is faster, nor needs less.
-    pub(super) fn compute(&self, choice: &Choice, capacity: u64) -> Trial {
-        let mut trial = self.returns(choice);
-        trial.needed = self.alive(choice, &trial);
+    /// The same as if copies took no time: nothing is faster, nor needs less. Of what takes more than `most_ms` only a
+    /// part of the time may be known. `trial` lends its memory.
+    pub(super) fn compute(&self, choice: &Choice, capacity: u64, most_ms: f64, trial: &mut Trial) {
+        (trial.host, trial.peak) = (0, 0);
+        (trial.waited.clear(), trial.away.clear());
+        trial.time_ms = self.unlimited_ms + self.order(choice, trial);
+        if trial.time_ms > most_ms {
+            return;
+        }
+        self.returns(choice, trial);
+        self.find_alive(choice, trial);
+        let Trial { ms, needed, steps, peak, time_ms, .. } = trial;
         // What is left to the workspaces of each node's passes.
         let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
-        let Trial { ms, needed, steps, peak, .. } = &mut trial;
         for (&step, &mut alive) in steps.iter().zip(&mut *needed) {
             let (node, pass) = computing(step);
             limits[node][pass] = limits[node][pass].min(Bytes(capacity.saturating_sub(alive)));
         }
-        for (&step, needed) in steps.iter().zip(needed) {
+        let passes = steps.iter().zip(needed).map(|(&step, needed)| {
             let of @ (node, pass) = computing(step);
-            let (time_ms, workspace) = self.costs.within(step, of, limits[node][pass]);
-            ms.push(time_ms);
+            let (ms, workspace) = self.costs.within(step, of, limits[node][pass]);
             *needed += arena_bytes(workspace.0);
             *peak = (*peak).max(*needed);
-        }
-        trial.time_ms = ms.iter().sum();
-        trial.time_ms += if self.outline.updates { self.costs.update_ms } else { 0.0 };
-        trial
+            ms
+        });
+        refill(ms, passes);
+        let update_ms = if self.outline.updates { self.costs.update_ms } else { 0.0 };
+        *time_ms = ms.iter().sum::<f64>() + update_ms;
     }
 
-    /// When what is given up has to be back: what is computed again before its first use, its inputs before that.
-    fn returns(&self, choice: &Choice) -> Trial {
-        // Before which backward action a tensor is needed.
-        let mut wanted: Vec<usize> =
-            self.tensors.iter().map(|one| one.back.map_or(NEVER, |back| back[0])).collect();
-        // Of every backward action the first unit that is computed again before it, and of every unit the next.
-        let (mut first, mut next) = (vec![NEVER; self.backward.len()], vec![NEVER; self.units.len()]);
+    /// Finds before which backward action what is given up has to be back: what is computed again before its first use,
+    /// its inputs before that. How long computing again takes at best, in milliseconds.
+    fn order(&self, choice: &Choice, trial: &mut Trial) -> f64 {
+        let Trial { wanted, again: [first, next], .. } = trial;
+        refill(wanted, self.tensors.iter().map(|one| one.back.map_or(NEVER, |back| back[0])));
+        refill(first, std::iter::repeat_n(NEVER, self.backward.len()));
+        next.resize(self.units.len(), NEVER);
+        let mut repeats_ms = 0.0;
         for (index, unit) in self.units.iter().enumerate().rev().filter(|&(index, _)| choice.repeated[index])
         {
             let group = unit.tensors.iter().map(|&tensor| wanted[tensor]).min().unwrap_or(NEVER);
             if group != NEVER {
+                repeats_ms += unit.repeat_ms;
                 next[index] = std::mem::replace(&mut first[group], index);
                 unit.inputs.iter().for_each(|&(input, _)| wanted[input] = wanted[input].min(group));
             }
         }
-        let mut steps: Vec<Action> = self.forward.iter().map(|&node| Action::Forward(node)).collect();
-        let (mut back, mut end) = (vec![NEVER; self.tensors.len()], vec![0; self.tensors.len()]);
-        let mut backward = Vec::with_capacity(self.backward.len());
-        for (&node, first) in self.backward.iter().zip(&mut first) {
+        repeats_ms
+    }
+
+    /// The steps in that order.
+    fn returns(&self, choice: &Choice, trial: &mut Trial) {
+        let Trial { steps, back, end, backward, wanted, again: [first, next], .. } = trial;
+        refill(steps, self.forward.iter().map(|&node| Action::Forward(node)));
+        refill(back, std::iter::repeat_n(NEVER, self.tensors.len()));
+        refill(end, std::iter::repeat_n(0, self.tensors.len()));
+        backward.clear();
+        for (&node, first) in self.backward.iter().zip(&mut *first) {
             // From now on the step at which all that begins.
             let mut index = std::mem::replace(first, steps.len());
             while index != NEVER {
@@ -158,23 +179,24 @@ impl Problem<'_> {
                 back[index] = first[wanted[index]];
             }
         }
-        Trial { ms: Vec::with_capacity(steps.len()), steps, back, end, backward, ..Trial::default() }
     }
 
     /// What is alive at each step without workspaces, and with tensors leaving and coming back as copies take no time.
-    fn alive(&self, choice: &Choice, returns: &Trial) -> Vec<u64> {
-        let all = returns.steps.len();
-        let mut changes = vec![[0u64, 0]; all + 1];
+    fn find_alive(&self, choice: &Choice, trial: &mut Trial) {
+        let Trial { steps, needed, back, end, backward, .. } = trial;
+        let all = steps.len();
+        // First by how much it changes, then in sum.
+        refill(needed, std::iter::repeat_n(0, all + 1));
         let mut add = |first: usize, end: usize, bytes: u64| {
-            changes[first][0] += bytes;
-            changes[end][1] += bytes;
+            needed[first] = needed[first].wrapping_add(bytes);
+            needed[end] = needed[end].wrapping_sub(bytes);
         };
         for &(bytes, [first, last]) in &self.diffs {
-            let at = |at: usize| returns.backward.get(at).copied().unwrap_or(all - 1);
+            let at = |at: usize| backward.get(at).copied().unwrap_or(all - 1);
             add(at(first), at(last) + 1, bytes);
         }
         for (index, tensor) in self.tensors.iter().enumerate() {
-            let (back, end) = (returns.back[index], if tensor.stays { all } else { returns.end[index] });
+            let (back, end) = (back[index], if tensor.stays { all } else { end[index] });
             let leaves = choice.repeated[tensor.unit] || choice.offloaded[index] && tensor.leaves;
             if end == 0 {
                 add(tensor.made, tensor.used + 1, tensor.bytes);
@@ -185,56 +207,61 @@ impl Problem<'_> {
                 add(tensor.made, end, tensor.bytes);
             }
         }
-        let mut alive = 0;
-        let steps = returns.steps.iter().zip(&changes);
-        let here = steps.map(|(&step, [born, died])| {
-            alive = alive + born - died;
-            alive + self.scratch(computing(step))
-        });
-        here.collect()
+        needed.pop();
+        let mut alive = 0u64;
+        for (needed, &step) in needed.iter_mut().zip(&*steps) {
+            alive = alive.wrapping_add(*needed);
+            let (node, pass) = computing(step);
+            *needed = alive + self.scratch[node][pass];
+        }
     }
 
     /// Copies tensors out and back, each copy as soon (as late) as it can without computation waiting for it, or at
     /// once where memory is short.
     pub(super) fn copy(&self, choice: &Choice, capacity: u64, trial: &mut Trial) {
-        let (mut out, mut back, end) = (Vec::new(), Vec::new(), trial.steps.len() - 1);
+        let Trial { ms, needed, waited, away, back, host, time_ms, .. } = trial;
+        let copy = |index: usize, [ready, needed]: [usize; 2], direction| {
+            let bytes = self.tensors[index].bytes;
+            Copy { index, ready, needed, bytes, ms: self.costs.copy_ms(Bytes(bytes), direction) }
+        };
         // What is computed again is not copied.
         let leaves = |&index: &usize| {
             let tensor = &self.tensors[index];
             let is_wanted = choice.offloaded[index] && !choice.repeated[tensor.unit];
-            is_wanted && tensor.leaves && trial.back[index] != NEVER
+            is_wanted && tensor.leaves && back[index] != NEVER
         };
-        for index in (0..self.tensors.len()).filter(leaves) {
-            let tensor = &self.tensors[index];
-            let copy = |ready, needed, direction| {
-                let ms = self.costs.copy_ms(Bytes(tensor.bytes), direction);
-                Copy { index, ready, needed, bytes: tensor.bytes, ms }
-            };
-            // Coming back is leaving in a time that runs backward.
-            let last = end - trial.back[index];
-            out.push(copy(tensor.changed, tensor.used, 0));
-            back.push(copy(last, last, 1));
-        }
+        let leaving = (0..self.tensors.len()).filter(leaves);
+        let times = |index: usize| [self.tensors[index].changed, self.tensors[index].used];
+        let mut out: Vec<Copy> = leaving.map(|index| copy(index, times(index), 0)).collect();
         if out.is_empty() {
             return;
         }
-        let Trial { ms, needed, waited, .. } = trial;
-        let (gone, out_ms) = leave(&out, |at| ms[at], needed, capacity, waited);
-        needed.reverse();
-        let (come, in_ms) = leave(&back, |at| ms[end - at], needed, capacity, waited);
-        for (copy, (gone, come)) in out.iter().zip(gone.into_iter().zip(come)) {
+        out.sort_by_key(|copy| (copy.ready, copy.needed));
+        // Coming back is leaving in a time that runs backward.
+        let end = ms.len() - 1;
+        let mut coming: Vec<Copy> =
+            out.iter().map(|one| copy(one.index, [end - back[one.index]; 2], 1)).collect();
+        coming.sort_unstable_by_key(|copy| (copy.ready, copy.index));
+        let (gone, out_ms) = leave(&out, ms, needed, capacity, waited);
+        (ms.reverse(), needed.reverse());
+        let (come, in_ms) = leave(&coming, ms, needed, capacity, waited);
+        out.iter().zip(gone).for_each(|(copy, gone)| back[copy.index] = gone);
+        for (copy, come) in coming.iter().zip(come).rev() {
             // What is back before it is gone need not leave.
-            let come = end + 1 - come;
-            if gone < come {
-                trial.host += copy.bytes;
-                trial.away.push((copy.index, [gone, come]));
+            let times = [back[copy.index], end + 1 - come];
+            if times[0] < times[1] {
+                *host += copy.bytes;
+                away.push((copy.index, times));
             }
         }
-        // Copies back in the order of `leave`, which is that of need.
-        let Trial { away, back, .. } = trial;
-        away.sort_by_key(|&(index, _)| (back[index], std::cmp::Reverse(index)));
-        trial.time_ms += out_ms + in_ms;
+        *time_ms += out_ms + in_ms;
     }
+}
+
+/// Replaces what a vector holds, in its memory.
+fn refill<T>(own: &mut Vec<T>, new: impl Iterator<Item = T>) {
+    own.clear();
+    own.extend(new);
 }
 
 /// Node and pass of a step.
@@ -253,45 +280,38 @@ struct Copy {
     ms: f64,
 }
 
-/// Copies one after the other, as soon as they are ready. Before which step the place of each is free, and how long all
-/// steps wait, as they do only where memory is short; `waited` gets for which tensors. What still lies there is added
-/// to what steps need.
+/// Copies one after the other, as soon as they are ready, in which order they are given. Before which step the place of
+/// each is free, and how long all steps wait, as they do only where memory is short; `waited` gets for which tensors.
+/// What still lies there is added to what steps need.
 fn leave(
     copies: &[Copy],
-    ms: impl Fn(usize) -> f64,
+    ms: &[f64],
     needed: &mut [u64],
     capacity: u64,
     waited: &mut Vec<usize>,
 ) -> (Vec<usize>, f64) {
-    let sorted = |key: fn(&Copy) -> (usize, usize)| {
-        let mut order: Vec<usize> = (0..copies.len()).collect();
-        order.sort_unstable_by_key(|&index| (key(&copies[index]), index));
-        order
-    };
-    let order = sorted(|copy| (copy.ready, copy.needed));
-    let mut leaving = sorted(|copy| (copy.needed, 0)).into_iter().peekable();
+    let mut leaving: Vec<usize> = (0..copies.len()).collect();
+    leaving.sort_by_key(|&copy| copies[copy].needed);
+    let mut leaving = leaving.into_iter().peekable();
     let mut free = vec![needed.len(); copies.len()];
     let mut ends_ms: Vec<f64> = Vec::with_capacity(copies.len());
-    let mut place = vec![0; copies.len()];
-    order.iter().enumerate().for_each(|(at, &index)| place[index] = at);
     let (mut now_ms, mut stall_ms, mut done) = (0.0f64, 0.0, 0);
     // What is needed no more, but not copied yet.
     let (mut lying, mut lies) = (0, vec![false; copies.len()]);
-    for (at, needed) in needed.iter_mut().enumerate() {
-        while let Some(index) = leaving.next_if(|&index| copies[index].needed < at) {
-            if ends_ms[place[index]] <= now_ms {
-                free[index] = at;
+    for (at, (needed, ms)) in needed.iter_mut().zip(ms).enumerate() {
+        while let Some(copy) = leaving.next_if(|&copy| copies[copy].needed < at) {
+            if ends_ms[copy] <= now_ms {
+                free[copy] = at;
             } else {
-                lies[index] = true;
-                lying += copies[index].bytes;
+                lies[copy] = true;
+                lying += copies[copy].bytes;
             }
         }
         loop {
             while ends_ms.get(done).is_some_and(|&end_ms| end_ms <= now_ms) {
-                let index = order[done];
-                if lies[index] {
-                    (lies[index], free[index]) = (false, at);
-                    lying -= copies[index].bytes;
+                if lies[done] {
+                    free[done] = at;
+                    lying -= copies[done].bytes;
                 }
                 done += 1;
             }
@@ -299,13 +319,13 @@ fn leave(
                 break;
             }
             stall_ms += ends_ms[done] - now_ms;
-            waited.push(copies[order[done]].index);
+            waited.push(copies[done].index);
             now_ms = ends_ms[done];
         }
         *needed += lying;
-        now_ms += ms(at);
-        while let Some(&index) = order.get(ends_ms.len()).filter(|&&index| copies[index].ready == at) {
-            ends_ms.push(ends_ms.last().copied().unwrap_or(0.0).max(now_ms) + copies[index].ms);
+        now_ms += ms;
+        while let Some(copy) = copies.get(ends_ms.len()).filter(|copy| copy.ready == at) {
+            ends_ms.push(ends_ms.last().copied().unwrap_or(0.0).max(now_ms) + copy.ms);
         }
     }
     (free, stall_ms)

@@ -3,7 +3,6 @@
 use super::{Planning, source::Source};
 use crate::{
     error::NetError,
-    host::lockable,
     net::Net,
     run::{LayerTimes, measure},
 };
@@ -14,20 +13,22 @@ use memory::{
 use planner::{Bytes, Configuration, ConvOp, Cost, Fronts, Kernel, PlanOptions};
 use std::{collections::HashMap, time::Instant};
 
-/// Rates to estimate with what cannot be measured: bytes a millisecond.
+/// What cannot be measured, to estimate with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Of the device's memory, by passes without kernels.
+    /// Bytes a millisecond of the device's memory, by passes without kernels.
     pub memory: f64,
     /// Of copies to the host and back.
     pub copies: f64,
+    /// Host memory that may be locked.
+    pub host: Bytes,
 }
 
 impl Rates {
-    /// Of an H200: elementwise passes, and PCIe 5.
-    pub const GPU: Self = Self { memory: 3.8e9, copies: 55e6 };
+    /// Of an H200: elementwise passes, PCIe 5, and three quarters of 128 GiB.
+    pub const GPU: Self = Self { memory: 3.8e9, copies: 55e6, host: Bytes::mib(96 << 10) };
     /// Of a processor's memory, in which copies stay, too.
-    pub const CPU: Self = Self { memory: 1e7, copies: 5e6 };
+    pub const CPU: Self = Self { memory: 1e7, copies: 5e6, ..Self::GPU };
 }
 
 /// The part of the measured rate that copies are planned with: on an H200, 50 of 55 GB/s were seen beside computation.
@@ -67,7 +68,7 @@ impl Planning {
             }
         };
         self.profiling += start.elapsed();
-        Ok((costs(&net.outline(true), Some(&fronts), &times), net))
+        Ok((costs(&net.outline(true), Some(&fronts), &times, rates.host), net))
     }
 }
 
@@ -75,7 +76,7 @@ impl Planning {
 /// workspace.
 pub fn estimated_costs(net: &Net, rates: Rates) -> Costs {
     let outline = net.outline(true);
-    let mut costs = costs(&outline, None, &estimated(&outline, rates));
+    let mut costs = costs(&outline, None, &estimated(&outline, rates), rates.host);
     let convolutions = net.graph().nodes.iter().zip(&mut costs.nodes);
     for (_, passes) in convolutions.filter(|(node, _)| node.type_name == "Convolution") {
         passes.iter_mut().for_each(|pass| pass.front = vec![Cost { time_ms: 0.0, workspace: Bytes::ZERO }]);
@@ -84,7 +85,7 @@ pub fn estimated_costs(net: &Net, rates: Rates) -> Costs {
 }
 
 /// The fronts of kernels, if they are known, beside what the rest of each pass takes.
-fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes) -> Costs {
+fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes, host: Bytes) -> Costs {
     let mut of_node: HashMap<&str, [Vec<Vec<Cost>>; 2]> = HashMap::new();
     for (kernel, set) in fronts.into_iter().flat_map(Fronts::iter) {
         let pass = usize::from(kernel.id.op != ConvOp::Forward);
@@ -104,7 +105,7 @@ fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes) -> Cost
         update_ms: times.update_ms,
         bytes_per_ms,
         launch_ms: times.launch_ms,
-        host: lockable(),
+        host,
     }
 }
 

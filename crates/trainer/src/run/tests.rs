@@ -357,7 +357,7 @@ fn cuda_what_the_driver_refuses_is_said_and_changes_no_parameter() {
 /// Passes that take as long as their operands are large, with copies so much faster or slower; kernels have the
 /// workspace of the plan that is installed.
 fn costs(net: &Net, outline: &Outline, copies: f64) -> Costs {
-    let mut costs = estimated_costs(net, Rates { memory: 1.0, copies });
+    let mut costs = estimated_costs(net, Rates { memory: 1.0, copies, ..Rates::CPU });
     for (node, passes) in outline.nodes.iter().zip(&mut costs.nodes) {
         for (scratch, pass) in node.scratch.iter().zip(passes) {
             pass.front.iter_mut().for_each(|kernel| kernel.workspace = scratch.bytes());
