@@ -1,6 +1,7 @@
 //! From a folder of images to a trained net: `data render`, `init`, `train`, `test`.
 
 use crate::fixtures::{Folder, text};
+use std::fs;
 
 /// Three convolutions, for images of 24x24.
 const NET: &str = "name: 'tiny'
