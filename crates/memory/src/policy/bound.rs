@@ -256,8 +256,7 @@ impl Table {
         let seen_bytes = seen().map(|(tensor, _)| tensor.bytes).sum();
         let alive_ms: f64 = seen().map(|(tensor, back)| price.alive(tensor.bytes, turn, turn + back)).sum();
         // From then on nothing changes.
-        let settled = first.filter(|_| unseen.is_none());
-        let settled = settled.map(|first| seen_wanted.map_or(first, |(_, back)| back.max(first)));
+        let settled = seen_wanted.map(|(_, back)| back).or(first).filter(|_| unseen.is_none());
         for at in 0..=settled.unwrap_or(none) {
             // What is first seen before that is there anyway; what nobody sees is made when it is wanted.
             let extends = at < none && first.is_none_or(|first| at <= first);
@@ -288,7 +287,8 @@ impl Table {
         }
         if let Some(settled) = settled {
             let (ms, again) = (table.ms[settled], table.again[settled]);
-            (table.ms[settled..].fill(ms), table.again[settled..].fill(again));
+            table.ms[settled..].fill(ms);
+            table.again[settled..].fill(again);
         }
         table
     }

@@ -44,11 +44,10 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     if keep.device <= budget {
         return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep });
     }
-    // Not to offload is a search by itself, which finds what is fast without copies.
     let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
     let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
-    let ways = if costs.host > Bytes::ZERO { &ways[..] } else { &ways[..1] };
-    let mut searches: Vec<Search> = ways.iter().map(Search::new).collect();
+    let count = 1 + usize::from(costs.host > Bytes::ZERO);
+    let mut searches: Vec<Search> = ways[..count].iter().map(Search::new).collect();
     for (search, part) in searches.iter_mut().zip(STEPS) {
         search.run(budget, (keep.device.0 as f64 * part) as u64);
     }

@@ -102,7 +102,8 @@ impl Problem<'_> {
     /// part of the time may be known. `trial` lends its memory.
     pub(super) fn compute(&self, choice: &Choice, capacity: u64, most_ms: f64, trial: &mut Trial) {
         (trial.host, trial.peak) = (0, 0);
-        (trial.waited.clear(), trial.away.clear());
+        trial.waited.clear();
+        trial.away.clear();
         trial.time_ms = self.unlimited_ms + self.order(choice, trial);
         if trial.time_ms > most_ms {
             return;
@@ -230,9 +231,8 @@ impl Problem<'_> {
             let is_wanted = choice.offloaded[index] && !choice.repeated[tensor.unit];
             is_wanted && tensor.leaves && back[index] != NEVER
         };
-        let leaving = (0..self.tensors.len()).filter(leaves);
-        let times = |index: usize| [self.tensors[index].changed, self.tensors[index].used];
-        let mut out: Vec<Copy> = leaving.map(|index| copy(index, times(index), 0)).collect();
+        let copied = |index: usize| copy(index, [self.tensors[index].changed, self.tensors[index].used], 0);
+        let mut out: Vec<Copy> = (0..self.tensors.len()).filter(leaves).map(copied).collect();
         if out.is_empty() {
             return;
         }
@@ -243,7 +243,8 @@ impl Problem<'_> {
             out.iter().map(|one| copy(one.index, [end - back[one.index]; 2], 1)).collect();
         coming.sort_unstable_by_key(|copy| (copy.ready, copy.index));
         let (gone, out_ms) = leave(&out, ms, needed, capacity, waited);
-        (ms.reverse(), needed.reverse());
+        ms.reverse();
+        needed.reverse();
         let (come, in_ms) = leave(&coming, ms, needed, capacity, waited);
         out.iter().zip(gone).for_each(|(copy, gone)| back[copy.index] = gone);
         for (copy, come) in coming.iter().zip(come).rev() {
