@@ -243,8 +243,9 @@ impl Area<'_> {
         let Frame { right, top, bottom, .. } = self.frame;
         let heights = spread(names.iter().map(|name| name.0).collect(), [top, bottom]);
         for ((end, Drawn { text, tone, .. }), height) in names.into_iter().zip(heights) {
-            // Not every colour can be read as a text.
-            canvas.line(&[[right, end], [right + LEAD, height]], *tone, 2.0);
+            // Not every colour can be read as a text. A lead is thinner than its line and apart from it, so that it
+            // is not read as its course.
+            canvas.line(&[[right + LEAD / 3.0, end], [right + LEAD, height]], *tone, 1.0);
             canvas.text(text, [right + LEAD + GAP, height], TEXT, Tone::Ink, HPos::Left);
         }
     }
