@@ -6,6 +6,8 @@ mod examples;
 mod measuring;
 mod planning;
 mod preload;
+#[cfg(test)]
+mod tests;
 mod training;
 mod values;
 
@@ -401,60 +403,4 @@ impl RunArgs {
 /// The file that `--option` must name.
 pub(crate) fn required<'a>(file: &'a Option<PathBuf>, option: &str) -> Result<&'a PathBuf, Error> {
     file.as_ref().ok_or_else(|| usage!("{option} FILE is missing"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    fn time(arguments: &str) -> Result<TimeArgs, String> {
-        let words = ["microbatch", "time"].into_iter().chain(arguments.split_whitespace());
-        match Cli::try_parse_from(words) {
-            Ok(Cli { command: Command::Time(args) }) => Ok(args),
-            Ok(_) => unreachable!("time was asked for"),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    #[test]
-    fn synthetic_images_may_have_a_size() {
-        assert_eq!(time("").unwrap().run.synthetic, None);
-        assert_eq!(time("--synthetic --compare").unwrap().run.synthetic, Some(ImageShape(None)));
-        assert_eq!(time("--synthetic=3x32x48").unwrap().run.synthetic, Some(ImageShape(Some([3, 32, 48]))));
-    }
-
-    #[test]
-    fn a_bad_value_is_named_with_its_option() {
-        for (arguments, option, reason) in [
-            ("--batch 0", "--batch", "from 1 to 1000000"),
-            ("--batch -1", "--batch", "from 1 to 1000000"),
-            ("--batch 1e3", "--batch", "from 1 to 1000000"),
-            ("--iterations 0", "--iterations", "from 1 to 1000000"),
-            ("--threads 0", "--threads", "from 1 to 1024"),
-            ("--workspace-limit -1", "--workspace-limit", "negative"),
-            ("--workspace-limit 64MB0", "--workspace-limit", "\"MB0\" is no unit"),
-            ("--total-workspace -1GiB", "--total-workspace", "negative"),
-            ("--policy powers", "--policy", "choose undivided, powerOfTwo, adaptive or all"),
-            ("--workspace-policy w", "--workspace-policy", "choose wr, wd or ws"),
-            ("--max-error 0", "--max-error", "above 0"),
-            ("--max-error nan", "--max-error", "above 0"),
-            ("--synthetic=3x32", "--synthetic", "such as 3x224x224"),
-            ("--synthetic=3x32x0", "--synthetic", "such as 3x224x224"),
-            ("--phase VAL", "--phase", "TRAIN or TEST"),
-            ("--math fp16", "--math", "fp32 or tf32"),
-            ("--dtype fp16", "--dtype", "fp32 or bf16"),
-            ("--layout hwcn", "--layout", "nchw or nhwc or auto"),
-        ] {
-            let message = time(arguments).unwrap_err();
-            let sentence = message.lines().next().unwrap();
-            let value = arguments.split([' ', '=']).nth(1).unwrap();
-            assert!([option, reason, value].iter().all(|part| sentence.contains(part)), "{sentence}");
-        }
-    }
 }
