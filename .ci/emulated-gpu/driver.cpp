@@ -1,4 +1,4 @@
-// The CUDA driver but for its modules and streams, as far as it is called here. Device memory is memory of the processor
+// Devices and memory of the CUDA driver, as far as it is called here. Device memory is memory of the processor
 // with guard pages at both ends.
 #include "gpu.h"
 #include <cstdint>
@@ -7,9 +7,6 @@
 #include <cstring>
 #include <map>
 #include <sys/mman.h>
-
-int lost = 0;
-thread_local int context = 0;
 
 namespace {
 
@@ -71,8 +68,6 @@ bool is_refused(const char* call) {
 
 }  // namespace
 
-int refusal() { return lost ? lost : context ? OK : INVALID_CONTEXT; }
-
 // ---- Devices --------------------------------------------------------------------------------------------------------
 
 EXPORT int cuInit(unsigned) { return OK; }
@@ -116,16 +111,6 @@ EXPORT int cuDevicePrimaryCtxRetain(void** of_device, int device) {
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return OK; }
-
-EXPORT int cuCtxSetCurrent(void* current) {
-    context = int(uintptr_t(current));
-    return lost;
-}
-
-EXPORT int cuCtxGetCurrent(void** current) {
-    *current = reinterpret_cast<void*>(uintptr_t(context));
-    return OK;
-}
 
 EXPORT int cuGetErrorName(int error, const char** name) {
     auto found = ERRORS.find(error);

@@ -1,4 +1,4 @@
-// Streams, events and recordings of the CUDA driver.
+// Contexts, streams, events and recordings of the CUDA driver.
 //
 // A stream does its work when it is asked to. Where the variable EMULATED_GPU_ORDER has a number, it does not: a thread of
 // the device does the work of all streams, one piece after the other, as late and in such an order as is drawn from that
@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <random>
 #include <thread>
+
+int lost = 0;
+thread_local int context = 0;
 
 namespace {
 
@@ -209,6 +213,8 @@ void add(Stream* stream, Task task) {
 
 }  // namespace
 
+int refusal() { return lost ? lost : context ? OK : INVALID_CONTEXT; }
+
 int refusal_of_waiting() { return lost ? lost : recordings_here > 0 ? NOT_WHILE_RECORDING : OK; }
 
 int enqueue(void* stream, double ms, std::function<void()> work) {
@@ -220,13 +226,25 @@ void wait_for_all() {
     this_device().wait_for(this_device().all());
 }
 
-// ---- Streams --------------------------------------------------------------------------------------------------------
+// ---- Contexts -------------------------------------------------------------------------------------------------------
+
+EXPORT int cuCtxSetCurrent(void* current) {
+    context = int(uintptr_t(current));
+    return lost;
+}
+
+EXPORT int cuCtxGetCurrent(void** current) {
+    *current = reinterpret_cast<void*>(uintptr_t(context));
+    return OK;
+}
 
 EXPORT int cuCtxSynchronize() {
     if (int error = refusal_of_waiting()) return error;
     wait_for_all();
     return lost;
 }
+
+// ---- Streams --------------------------------------------------------------------------------------------------------
 
 EXPORT int cuStreamCreate(void** made, unsigned) {
     if (int error = refusal()) return error;
