@@ -3,7 +3,8 @@
 //! An algorithm's time is taken to be proportional to its multiplications from the nearest recorded shape on, at the
 //! number of samples that comes nearest to the same amount of work there: a device that a call does not fill is as
 //! badly filled then. Its workspace is taken to be proportional to the operands. How far that holds is told by leaving
-//! every recorded kernel out in turn and estimating it from the others.
+//! every recorded kernel out in turn and estimating it from the others. A convolution in groups is like one with the
+//! channels of a group.
 
 use super::profiler::{Profiler, ProfilerError, Request};
 use crate::{
@@ -15,6 +16,10 @@ use std::collections::BTreeMap;
 
 /// A mini-batch this many times larger than what was recorded is not estimated any more.
 const FARTHEST: u32 = 16;
+
+/// Groups of fewer channels are not estimated from dense convolutions: reading and writing takes longer then than
+/// multiplying.
+const FEWEST_CHANNELS: u32 = 16;
 
 /// Workspaces below this are no measure of an estimate: a few indices, whatever the shape.
 const LEAST_WORKSPACE: Bytes = Bytes::mib(1);
@@ -130,19 +135,26 @@ fn scaled(series: &[Measurement], from: &ConvShape, to: &ConvShape, samples: u32
 
 /// How unlike two kernels are: none if nothing follows from one for the other.
 fn distance(a: &KernelId, b: &KernelId) -> Option<f64> {
-    let comparable =
-        |id: &KernelId| (id.op, id.dtype, id.math, id.layout, id.shape.groups, id.shape.dilation);
-    if comparable(a) != comparable(b) {
+    let comparable = |id: &KernelId| (id.op, id.dtype, id.math, id.layout, id.shape.dilation);
+    let differ_in_groups = a.shape.groups != b.shape.groups;
+    let has_few = |ConvShape { c, k, groups, .. }: &ConvShape| c.min(k) / groups.max(&1) < FEWEST_CHANNELS;
+    if comparable(a) != comparable(b) || differ_in_groups && [a, b].iter().any(|id| has_few(&id.shape)) {
         return None;
     }
     let sizes = |shape: &ConvShape| {
-        let [h, w] = shape.output();
-        [f64::from(shape.c), f64::from(shape.k), h * w, f64::from(shape.r) * f64::from(shape.s)]
+        let ([h, w], groups) = (shape.output(), f64::from(shape.groups));
+        [
+            f64::from(shape.c) / groups,
+            f64::from(shape.k) / groups,
+            h * w,
+            f64::from(shape.r) * f64::from(shape.s),
+        ]
     };
     let apart = std::iter::zip(sizes(&a.shape), sizes(&b.shape)).map(|(a, b)| (a / b).ln().abs());
-    // Another filter or stride is farther than any number of channels.
+    // Another filter or stride is farther than another number of groups, and that than any number of channels.
     let differs = filter(&a.shape) != filter(&b.shape);
-    Some(apart.sum::<f64>() + if differs { 100.0 } else { 0.0 })
+    let penalty = |differs, farther| if differs { farther } else { 0.0 };
+    Some(apart.sum::<f64>() + penalty(differs, 200.0) + penalty(differ_in_groups, 100.0))
 }
 
 /// What algorithms that transform their operands are made for.

@@ -62,6 +62,25 @@ fn a_transform_says_nothing_of_another_filter_and_nothing_of_another_operation()
 }
 
 #[test]
+fn groups_are_like_dense_convolutions_with_the_channels_of_one() {
+    let shape = |channels: u32, groups| ConvShape { c: channels, k: channels, groups, ..kernel(8, 3).shape };
+    let id = |channels, groups| KernelId { shape: shape(channels, groups), ..kernel(8, 3) };
+    let mut table = CostTable::default();
+    for (channels, time_ms) in [(16, 1.0), (32, 5.0)] {
+        table.insert(id(channels, 1), 4, vec![row("GEMM", 4, time_ms, 0)]).unwrap();
+    }
+    let mut estimator = Estimator::new(&table);
+    let mut time_ms = |channels, groups| -> Result<f64, String> {
+        let rows = estimator.measure(&Request::all(id(channels, groups), 4)).map_err(|e| e.to_string())?;
+        Ok(rows[0].time_ms)
+    };
+    assert_eq!(time_ms(32, 2), Ok(2.0), "two of 16 channels, though 32 were recorded");
+    assert_eq!(time_ms(64, 2), Ok(10.0));
+    let refused = time_ms(32, 4).unwrap_err();
+    assert!(refused.contains("nothing recorded resembles it (Forward, FP32, 4 groups)"), "{refused}");
+}
+
+#[test]
 fn estimates_of_a_recorded_gpu_are_right_within_a_fifth_half_of_the_time() {
     let mut all = CostTable::default();
     for (_, table) in recorded_tables().into_iter().filter(|(name, _)| name.ends_with("fp32")) {
