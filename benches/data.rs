@@ -1,17 +1,17 @@
-//! How many images a second are decoded and transformed, without a net: `cargo bench --bench data [-- THREADS…]`, by
-//! default with one thread and with all.
+//! How many images a second are decoded and transformed, without a net, by default with one thread and with all:
+//! `cargo bench -p microbatch-trainer --bench data [-- THREADS…]`.
 //!
 //! The images are JPEG files of 500x375 pixels, as large as ImageNet's are on average, that lie in the system's cache:
 //! no disk is measured. Every number is the best of three rounds of about a second.
 
 use image::{Rgb, RgbImage, codecs::jpeg::JpegEncoder};
-use microbatch::trainer::{
-    data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample},
-    spec::{ColorJitter, HeightWidth, TransformParams},
-};
 use rayon::prelude::*;
 use std::{fs, path::Path, sync::Arc, time::Instant};
 use tensor::Device;
+use trainer::{
+    data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample},
+    spec::{ColorJitter, HeightWidth, TransformParams},
+};
 
 const FILES: u32 = 64;
 const MINI_BATCH: usize = 64;
