@@ -3,8 +3,9 @@
 
 use super::decode::MOST_BYTES;
 use fast_image_resize::{
-    FilterType, PixelType, ResizeAlg, ResizeOptions,
-    images::{Image, ImageRef},
+    FilterType, PixelTrait, ResizeAlg, ResizeOptions,
+    images::{TypedImage, TypedImageRef},
+    pixels::{U8, U8x3},
 };
 
 /// Pixels in the order row, column, channel.
@@ -53,7 +54,7 @@ impl Resizer {
     /// Resizes `region` of `from` to `to`, which replaces the contents of `into`.
     ///
     /// # Errors
-    /// In a sentence: more channels than pictures have, or there is not the memory.
+    /// In a sentence: neither one channel nor three, or there is not the memory.
     pub(super) fn resize(
         &mut self,
         from: Pixels<'_>,
@@ -63,9 +64,6 @@ impl Resizer {
         into: &mut Vec<u8>,
     ) -> Result<(), String> {
         let Pixels { bytes, size, channels } = from;
-        let kinds = [PixelType::U8, PixelType::U8x2, PixelType::U8x3, PixelType::U8x4];
-        let kind = channels.checked_sub(1).and_then(|index| kinds.get(index));
-        let kind = *kind.ok_or_else(|| format!("an image of {channels} channels cannot be resized"))?;
         // One direction after the other: the image between is as wide as the source and as high as the result.
         let [between, len] =
             [size[1], to[1]].map(|width| width.saturating_mul(to[0]).saturating_mul(channels));
@@ -76,8 +74,6 @@ impl Resizer {
             return Err(refused());
         }
         into.resize(len, 0);
-        let [from_size, to_size] =
-            [size, to].map(|size| size.map(|side| u32::try_from(side).unwrap_or(u32::MAX)));
         let algorithm = match sampling {
             Sampling::Nearest2 => ResizeAlg::Interpolation(FilterType::Bilinear),
             Sampling::Averaging => ResizeAlg::Convolution(FilterType::Bilinear),
@@ -86,9 +82,25 @@ impl Resizer {
             [region.left, region.top, region.size[1], region.size[0]].map(|place| place as f64);
         let options =
             ResizeOptions::new().resize_alg(algorithm).crop(left, top, width, height).use_alpha(false);
-        let source = ImageRef::new(from_size[1], from_size[0], bytes, kind).map_err(|e| e.to_string())?;
-        let mut result =
-            Image::from_slice_u8(to_size[1], to_size[0], into, kind).map_err(|e| e.to_string())?;
-        self.0.resize(&source, &mut result, &options).map_err(|error| error.to_string())
+        match channels {
+            1 => self.resize_pixels::<U8>((bytes, size), (into, to), &options),
+            3 => self.resize_pixels::<U8x3>((bytes, size), (into, to), &options),
+            _ => Err(format!("an image of {channels} channels cannot be resized")),
+        }
+    }
+
+    /// For one kind of pixels: the library has one function for all, which takes half a minute to compile.
+    fn resize_pixels<P: PixelTrait>(
+        &mut self,
+        (from, from_size): (&[u8], [usize; 2]),
+        (into, size): (&mut [u8], [usize; 2]),
+        options: &ResizeOptions,
+    ) -> Result<(), String> {
+        let [from_size, size] =
+            [from_size, size].map(|size| size.map(|side| u32::try_from(side).unwrap_or(u32::MAX)));
+        let source = TypedImageRef::<P>::from_buffer(from_size[1], from_size[0], from);
+        let result = TypedImage::<P>::from_buffer(size[1], size[0], into);
+        let (source, mut result) = (source.map_err(|e| e.to_string())?, result.map_err(|e| e.to_string())?);
+        self.0.resize_typed(&source, &mut result, options).map_err(|error| error.to_string())
     }
 }
