@@ -45,20 +45,18 @@ fn drawn(arguments: &str) -> Folder {
     folder
 }
 
-/// Its first layer begins with weights of about 1e-4, which see next to nothing of pixels that are divided by their
-/// deviation.
+/// The model's own filters begin with numbers of about 1e-4, which are for pixels as they are.
 #[test]
-fn a_net_that_takes_pixels_as_they_are_learns() {
+fn a_net_without_batch_normalization_learns() {
     let folder = Folder::new();
     folder.succeed("data render --classes 2 --per-class 40 --size 32 --out pictures");
-    folder.succeed("init quick --data pictures --like cifar10_quick --batch 16 --epochs 12");
-    let report = folder.json(
-        "train --solver quick/solver.prototxt --base-lr 0.001 --no-snapshot --no-test --threads 2 --policy undivided",
-    );
+    folder.succeed("init quick --data pictures --like cifar10_quick --batch 16 --epochs 24");
+    let report = folder
+        .json("train --solver quick/solver.prototxt --no-snapshot --no-test --threads 2 --policy undivided");
     let losses: Vec<f64> =
         report["steps"].as_array().unwrap().iter().map(|step| step["loss"].as_f64().unwrap()).collect();
     let last = losses[losses.len() - 10..].iter().sum::<f64>() / 10.0;
-    assert!(losses.len() == 60 && last < 0.6, "{last}, where chance is ln 2: {losses:?}");
+    assert!(losses.len() == 120 && last < 0.45, "{last}, where chance is ln 2: {losses:?}");
 }
 
 /// The accuracy at the end of a training.
