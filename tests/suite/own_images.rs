@@ -1,6 +1,6 @@
 //! From a folder of images to a trained net: `data render`, `init`, `train`, `test`.
 
-use crate::fixtures::{Folder, text};
+use crate::fixtures::{Folder, text, without_progress};
 use std::fs;
 
 /// Three convolutions, for images of 24x24.
@@ -176,6 +176,52 @@ fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
         let said = text(&folder.run(&format!("init no --data pictures --like {like}")).stderr);
         assert!(said.contains(reason) && !folder.path("no").exists(), "{said}");
     }
+}
+
+/// Names of any bytes, spaces and files that are cut short are as common as photos are.
+#[cfg(unix)]
+#[test]
+fn folders_of_any_names_are_predicted_without_what_cannot_be_read() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = drawn("--classes 2 --per-class 4");
+    let mut init = folder.command("init");
+    let init = init.args([
+        "my pets",
+        "--data",
+        "pictures",
+        "--like",
+        "tiny.prototxt",
+        "--batch",
+        "4",
+        "--epochs",
+        "1",
+    ]);
+    let said = text(&init.output().unwrap().stdout);
+    assert!(said.contains("next  microbatch train --solver 'my pets/solver.prototxt'\n"), "{said}");
+    let mut train = folder.command("train --threads 1 --policy undivided --solver");
+    assert!(train.arg("my pets/solver.prototxt").output().unwrap().status.success());
+    fs::create_dir(folder.path("photos")).unwrap();
+    let image = folder.read("pictures/disc-plain/00000.png");
+    let odd = std::ffi::OsStr::from_bytes(b"photos/caf\xe9 1.png");
+    fs::write(folder.path("").join(odd), &image).unwrap();
+    folder.write("photos/a b.png", &image);
+    folder.write("photos/none.jpg", "no image");
+    let predict = |images: &[&std::ffi::OsStr]| {
+        let mut predict = folder.command("predict --threads 1 --policy undivided --model");
+        predict.args(["my pets/net.prototxt", "--weights", "my pets/snapshots/my_pets_iter_2.safetensors"]);
+        predict.args(images).output().unwrap()
+    };
+    let output = predict(&["photos".as_ref()]);
+    let (said, warned) = (text(&output.stdout), without_progress(&text(&output.stderr)));
+    assert_eq!(warned, "warning: left out: photos/none.jpg: the file is neither JPEG nor PNG\n");
+    assert!(said.contains("\n  data        2 images, 3x24x24\n"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("photos/")).count(), 2, "{said}");
+    assert!(predict(&[odd]).status.success());
+    let refused = predict(&["photos/none.jpg".as_ref()]);
+    assert_eq!(
+        text(&refused.stderr),
+        "error: cannot predict photos/none.jpg: the file is neither JPEG nor PNG\n"
+    );
 }
 
 #[test]

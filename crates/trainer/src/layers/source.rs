@@ -49,9 +49,10 @@ impl DataLayer {
         let source = net.resolve(&params.source);
         // No root folder means the current one, as in Caffe, and not the folder of the net.
         let root = Some(&params.root_folder).filter(|root| !root.is_empty()).map(|root| net.resolve(root));
-        let open = || match source.is_dir() {
-            true => ImageData::open_folder(&source, params.is_color),
-            false => ImageData::open_list(&source, &root.clone().unwrap_or_default(), params.is_color),
+        let open = || match &params.images[..] {
+            [] if source.is_dir() => ImageData::open_folder(&source, params.is_color),
+            [] => ImageData::open_list(&source, &root.clone().unwrap_or_default(), params.is_color),
+            images => ImageData::open_files(images, params.is_color),
         };
         let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, rand_skip, .. } = params;
         let reading = Reading { place, transform, mini_batch, shuffle, rand_skip };
