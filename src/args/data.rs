@@ -23,9 +23,9 @@ pub struct InitArgs {
     /// The training will start from these weights: it gets their normalization, and a low rate but for the new layer
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// Part of each class that is kept for validation
-    #[arg(long, value_name = "PART", default_value_t = 0.1, value_parser = part)]
-    pub validation: f64,
+    /// Part of each class that is kept for validation, unless the images have a folder for that [default: 0.1]
+    #[arg(long, value_name = "PART", value_parser = part)]
+    pub validation: Option<f64>,
     /// Height and width that the net sees [default: the model's]
     #[arg(long, value_name = "PIXELS", value_parser = count::<4096>)]
     pub size: Option<usize>,

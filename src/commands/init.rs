@@ -44,7 +44,7 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     // What does not fit would be refused by the training.
     weights.copied(&built)?;
     let prefix = file("snapshots").join(&recipe.name).display().to_string();
-    let solver = recipe.solver(&survey, model.as_ref(), &prefix);
+    let solver = recipe.solver(&survey, (&template, model.as_ref()), &prefix);
     fs::create_dir_all(&args.folder).map_err(|error| refused(&args.folder, error))?;
     let contents = [&net, &solver, &survey.train.0, &survey.validation.0];
     for (name, contents) in FILES.iter().zip(contents).filter(|(_, contents)| !contents.is_empty()) {
@@ -69,10 +69,13 @@ fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
         unreadable.len(),
     ))?;
     let [net_file, solver] = [FILES[0], FILES[1]].map(|name| args.folder.join(name));
+    let word = |path: &Path| match path.display().to_string() {
+        plain if !plain.contains(|letter: char| " '\"\\$&;()*?#".contains(letter)) => plain,
+        other => format!("'{}'", other.replace('\'', "'\\''")),
+    };
     console.text(format!("net   {}: like {}, {net}", net_file.display(), args.like.display()))?;
-    let weights =
-        args.weights.iter().map(|file| format!(" --weights {}", file.display())).collect::<String>();
-    console.text(format!("next  microbatch train --solver {}{weights}", solver.display()))
+    let weights = args.weights.iter().map(|file| format!(" --weights {}", word(file))).collect::<String>();
+    console.text(format!("next  microbatch train --solver {}{weights}", word(&solver)))
 }
 
 /// The name of a task: that of its folder, as far as it can be part of a layer's.

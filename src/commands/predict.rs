@@ -12,15 +12,13 @@ use crate::{
     report::Header,
     stop::stop,
 };
-use files::write_atomically;
 use serde::Serialize;
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process,
 };
 use trainer::{
-    data::{is_image, source_shape},
+    data::{dimensions, is_image, source_shape},
     snapshot::Weights,
     solver::best_classes,
     spec::Phase,
@@ -49,28 +47,17 @@ struct Class {
     probability: f64,
 }
 
-/// A list of images for a data layer, gone when this is.
-struct List(PathBuf);
-
-impl Drop for List {
-    fn drop(&mut self) {
-        // Nothing better can be done if this fails.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 /// Says of which class images are, by the TEST phase of a net whose data layer's transformation they get. A signal
 /// (Ctrl-C) ends it after its mini-batch.
 pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     refuse([(args.run.synthetic.is_some(), "--synthetic")], "`predict`, which reads images")?;
     let weights = Weights::load(&args.trained.weights)?;
-    let images = images(&args.images)?;
-    let list = list(&images)?;
+    let images = images(&args.images, &console)?;
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let batch = args.batch.or(spec.mini_batch()).unwrap_or(1).min(images.len());
     let shape = |source: &Path| source_shape(source, Phase::Test).map_err(|error| error.to_string());
-    let predicting = spec.predicting(&list.0, batch, shape);
+    let predicting = spec.predicting(&images, batch, shape);
     let refused =
         |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));
     let (spec, scores) = predicting.map_err(refused)?;
@@ -119,37 +106,27 @@ fn line(Prediction { image, classes }: &Prediction) -> String {
     format!("{image}: {}", classes.iter().map(class).collect::<Vec<_>>().join(", "))
 }
 
-/// The images that are named, and those in folders that are, by name.
-fn images(given: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+/// The images that are named, and those in folders that are, by name. What cannot be read is left out of a folder.
+fn images(given: &[PathBuf], console: &Console) -> Result<Vec<PathBuf>, Error> {
     let mut images = Vec::new();
     for path in given {
+        let refused = |reason: String| Error::Refused(format!("cannot predict {}: {reason}", path.display()));
         if !path.is_dir() {
+            dimensions(path).map_err(refused)?;
             images.push(path.clone());
             continue;
         }
-        let refused = |reason: String| Error::Refused(format!("cannot predict {}: {reason}", path.display()));
         let entries = fs::read_dir(path).map_err(|error| refused(error.to_string()))?;
         let mut inside: Vec<PathBuf> =
             entries.flatten().map(|entry| entry.path()).filter(|path| is_image(path)).collect();
-        if inside.is_empty() {
-            return Err(refused("it holds no JPEG or PNG files".to_owned()));
-        }
         inside.sort();
+        let left_out =
+            |image: &Path, reason| console.warn(format!("left out: {}: {reason}", image.display()));
+        inside.retain(|image| dimensions(image).map_err(|reason| left_out(image, reason)).is_ok());
+        if inside.is_empty() {
+            return Err(refused("it holds no JPEG or PNG files that can be read".to_owned()));
+        }
         images.extend(inside);
     }
     Ok(images)
-}
-
-/// Their list; labels are not known.
-fn list(images: &[PathBuf]) -> Result<List, Error> {
-    let refused = |path: &Path, error| Error::Refused(format!("cannot use {}: {error}", path.display()));
-    let mut text = String::new();
-    for image in images {
-        let whole = fs::canonicalize(image).map_err(|error| refused(image, error))?;
-        text += &format!("{} 0\n", whole.display());
-    }
-    let list = List(env::temp_dir().join(format!("microbatch-{}-images.txt", process::id())));
-    write_atomically(&list.0, |file| file.write_all(text.as_bytes()))
-        .map_err(|error| refused(&list.0, error))?;
-    Ok(list)
 }

@@ -120,17 +120,23 @@ impl DataReport {
                 Some("synthetic images (--synthetic)".to_owned())
             }
             Data(params) => Some(file(&params.source)),
+            ImageData(params) if !params.images.is_empty() => Some(format!("{} images", params.images.len())),
             ImageData(params) => Some(format!("images of {}", file(&params.source))),
             DummyData(_) => Some("the net's DummyData".to_owned()),
             _ => None,
         });
+        // Their labels are not known.
+        let is_given = spec
+            .layers
+            .iter()
+            .any(|layer| matches!(&layer.kind, ImageData(params) if !params.images.is_empty()));
         let extents = net.input().map_or(&[][..], |shape| &shape.dims()[1..]);
         let summary = net.data().next().map(|(_, summary)| summary);
         Self {
             source: source.unwrap_or_else(|| "random numbers in the net's inputs".to_owned()),
             unopened: synthetic.is_some_and(|images| images.stand_in) && summary.is_some(),
             shape: extents.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
-            opened: summary.filter(|_| synthetic.is_none()),
+            opened: summary.filter(|_| synthetic.is_none() && !is_given),
         }
     }
 }

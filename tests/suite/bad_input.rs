@@ -114,6 +114,10 @@ fn what_a_command_decides_itself_is_not_to_be_chosen() {
             ["--synthetic has no effect", "which reads images"],
         ),
         ("train --solver solver.prototxt --keep 2".to_owned(), ["--keep has no effect", "no snapshots"]),
+        (
+            "train --solver solver.prototxt --snapshot-prefix small".to_owned(),
+            ["--snapshot-prefix has no effect", "no snapshots"],
+        ),
         ("train --solver solver.prototxt --base-lr 1e39".to_owned(), ["'1e39'", "above 0"]),
         ("model vgg --depth 999999991".to_owned(), ["'999999991'", "from 1 to 10016"]),
     ] {

@@ -131,7 +131,7 @@ fn a_folder_that_goes_away_is_one_sentence_and_what_is_in_it_is_good() {
     child.stderr.take().unwrap().read_to_string(&mut complained).unwrap();
     let complained = without_progress(&complained);
     assert_eq!((child.wait().unwrap().code(), complained.lines().count()), (Some(1), 1), "{complained}");
-    assert!(complained.starts_with("error: cannot write the snapshot s/small_iter_"), "{complained}");
+    assert!(complained.starts_with("error: cannot write s/small_iter_"), "{complained}");
     fs::remove_file(folder.path("s")).unwrap();
     fs::rename(folder.path("away"), folder.path("s")).unwrap();
     folder.succeed(&TRAIN.replace("1000000", "100").replace("train ", "train --resume "));
@@ -145,7 +145,7 @@ fn a_full_disk_is_one_sentence_and_leaves_no_half_of_a_snapshot() {
     fs::create_dir(folder.path("s")).unwrap();
     folder.write("s/small_iter_6.safetensors", "from before");
     let stderr = in_files_of(&folder, 8, TRAIN);
-    let sentence = "error: cannot write the snapshot s/small_iter_6.safetensors: File too large";
+    let sentence = "error: cannot write s/small_iter_6.safetensors: File too large";
     assert!(stderr.starts_with(sentence), "{stderr}");
     assert_eq!(folder.snapshots(), ["small_iter_6.safetensors"], "what was there before, and nothing else");
     assert_eq!(folder.read("s/small_iter_6.safetensors"), b"from before");

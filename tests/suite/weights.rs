@@ -79,8 +79,10 @@ fn a_net_goes_to_pytorch_and_comes_back_bit_by_bit() {
     assert_eq!(ours, theirs);
     folder.succeed(&format!("{export} --to onnx --out net.onnx"));
     assert!(folder.read("net.onnx").windows(4).any(|word| word == b"Gemm"));
-    let refused = folder.run(&format!("{export} --to onnx --out missing/net.onnx"));
-    assert_refused(&refused, 1, &["cannot write", "missing/net.onnx"], "a folder that is not there");
+    for to in ["onnx", "torchvision"] {
+        let refused = folder.run(&format!("{export} --to {to} --out missing/net"));
+        assert_refused(&refused, 1, &["error: cannot write missing/net: "], "a folder that is not there");
+    }
 }
 
 /// The same line may be started again and again.

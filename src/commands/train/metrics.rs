@@ -12,11 +12,11 @@ use files::{read_regular, try_writing, write_atomically};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
-    env,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
+use trainer::host::command_line;
 
 /// Where the numbers of a training go besides stdout.
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Metrics {
 
     /// What runs, how and where: the first line of a training and of each resumed one.
     pub(super) fn manifest(&mut self, report: &TrainReport, first: u64, seed: u64) -> Result<(), Error> {
-        let (version, command) = (env!("CARGO_PKG_VERSION"), Vec::from_iter(env::args()));
+        let (version, command) = (env!("CARGO_PKG_VERSION"), command_line());
         let (run, plan) = (&report.header, &report.plan);
         // Not by way of a JSON value, which would turn numbers of single precision into others of double.
         self.line("manifest", &Manifest { iteration: first, version, command, seed, run, plan })

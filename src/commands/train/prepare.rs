@@ -4,7 +4,7 @@ use crate::{
     Console, Error,
     args::{DEFAULT_SEED, TrainArgs, required},
     commands::{
-        inputs::{ranks_note, scaled_to, synthetic, warn},
+        inputs::{ranks_note, refuse, scaled_to, synthetic, warn},
         origin::Origin,
         setup::{Planned, Session, announce},
     },
@@ -171,8 +171,13 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
         spec.snapshot.interval = 0;
         spec.snapshot.after_train = false;
     }
-    if args.keep.is_some() && !spec.snapshot.is_wanted() {
-        return Err(usage!("--keep has no effect: the solver writes no snapshots"));
+    if !spec.snapshot.is_wanted() {
+        // Where it resumes, the prefix also says from what.
+        let options = [
+            (args.keep.is_some(), "--keep"),
+            (args.snapshot_prefix.is_some() && !args.resume, "--snapshot-prefix"),
+        ];
+        refuse(options, "a training whose solver writes no snapshots")?;
     }
     if let Some(prefix) = &args.snapshot_prefix {
         spec.snapshot.prefix.clone_from(prefix);

@@ -46,7 +46,10 @@ fn rearrange(pixels: &mut [u8], channels: usize, is_color: bool) {
 }
 
 /// Height and width of an image, from its header.
-pub(super) fn dimensions(path: &Path) -> Result<[usize; 2], String> {
+///
+/// # Errors
+/// In a sentence without the file's name: it cannot be read, is neither JPEG nor PNG, or is a JPEG file cut short.
+pub fn dimensions(path: &Path) -> Result<[usize; 2], String> {
     let bytes = read_regular(path).map_err(unreadable)?;
     Ok(File::open(&bytes)?.size())
 }
@@ -67,6 +70,9 @@ impl<'a> File<'a> {
     /// The format is told by the content: photo collections are full of JPEG files named `.png`.
     fn open(bytes: &'a [u8]) -> Result<Self, String> {
         if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+            if !is_complete(bytes) {
+                return Err("the JPEG image is truncated".to_owned());
+            }
             let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), jpeg_options());
             decoder.decode_headers().map_err(undecodable)?;
             let (width, height) = decoder.dimensions().unwrap_or_default();
@@ -112,9 +118,6 @@ impl<'a> File<'a> {
         let pixels = &mut sample.pixels;
         match self {
             Self::Jpeg { bytes: file, space, .. } => {
-                if !is_complete(file) {
-                    return Err("the JPEG image is truncated".to_owned());
-                }
                 let options = jpeg_options().jpeg_set_out_colorspace(space);
                 let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
                 decoder.decode_into(pixels).map_err(undecodable)?;

@@ -56,6 +56,15 @@ impl ImageData {
         Self::new(entries, root, is_color)
     }
 
+    /// Opens files whose labels are not known; they are 0.
+    ///
+    /// # Errors
+    /// There are none, or the first cannot be read.
+    pub fn open_files(files: &[PathBuf], is_color: bool) -> Result<Self, DataError> {
+        let entries = files.iter().map(|path| Entry { path: path.clone(), label: 0, line: 0 });
+        Self::new(entries.collect(), Path::new(""), is_color)
+    }
+
     fn new(entries: Vec<Entry>, source: &Path, is_color: bool) -> Result<Self, DataError> {
         let Some(Entry { path, .. }) = entries.first() else {
             return Err(DataError::at(source.display(), "lists no images"));

@@ -37,6 +37,7 @@ use tensor::MemoryError;
 
 pub use batch::LoaderOptions;
 pub use cifar::Cifar10;
+pub use decode::dimensions;
 pub use error::DataError;
 pub use idx::Idx;
 pub use image_data::{ImageData, is_image};

@@ -53,19 +53,24 @@ type Looked = (Entry, Sums);
 impl Survey {
     /// Reads all images of `source`: a folder of class folders, one with folders `train` and `val` (or `valid`,
     /// `validation`, `test`) of these, or a list. Of each class the part `validation`, drawn by `seed`, is kept to
-    /// validate with, unless there is a folder for that. `progress` is told after each file how many there are, from
-    /// several threads.
+    /// validate with, a tenth if nobody says so, unless there is a folder for that. `progress` is told after each file how
+    /// many there are, from several threads.
     ///
     /// # Errors
-    /// The source cannot be read or has fewer than two classes; or, if `strict`, an image cannot be read.
+    /// The source cannot be read, has fewer than two classes or none of some label below the largest, or has a folder to
+    /// validate with and a part is asked for; or, if `strict`, an image cannot be read.
     pub fn new(
         source: &Path,
-        (validation, seed): (f64, u64),
+        (validation, seed): (Option<f64>, u64),
         strict: bool,
         progress: impl Fn(usize) + Sync,
     ) -> Result<Self, DataError> {
         let root = if source.is_dir() { source } else { source.parent().unwrap_or(Path::new("")) };
         let parts = parts(source, root)?;
+        if validation.is_some() && !parts[1].is_empty() {
+            let reason = "has a folder to validate with, so that no part is to be kept for that";
+            return Err(DataError::at(source.display(), reason));
+        }
         let (files, mut unreadable) = (parts.iter().map(Vec::len).sum::<usize>(), Vec::new());
         let [mut train, mut held] =
             parts.map(|entries| look_at(entries, root, &|| progress(files), &mut unreadable));
@@ -74,14 +79,15 @@ impl Survey {
             return Err(DataError::Invalid(reason));
         }
         if held.is_empty() {
-            (train, held) = split(train, validation, seed);
+            (train, held) = split(train, validation.unwrap_or(0.1), seed);
         }
-        let classes = train.iter().map(|(entry, _)| entry.label as usize + 1).max().unwrap_or(0);
-        if classes < 2 {
-            return Err(DataError::at(
-                source.display(),
-                "has images of fewer than two classes to train with",
-            ));
+        let present: BTreeSet<usize> = train.iter().map(|(entry, _)| entry.label as usize).collect();
+        let classes = present.last().map_or(0, |last| last + 1);
+        if let Some(missing) = (0..classes.max(2)).find(|class| !present.contains(class)) {
+            let reason = format!(
+                "has no images of class {missing} to train with; classes are 0, 1 and so on without a gap"
+            );
+            return Err(DataError::at(source.display(), reason));
         }
         let (mean, std) = statistics(&train);
         let [train, validation] =

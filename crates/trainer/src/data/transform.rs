@@ -187,30 +187,28 @@ impl Transform {
     /// it `turns`.
     fn normalize(&self, image: Pixels<'_>, window: Region, (mirrored, turns): (bool, bool), out: &mut [f32]) {
         let Pixels { bytes, size: [height, width], channels } = image;
-        let (plane, means) = (window.size[0] * window.size[1], self.mean.as_slice().expect("in this order"));
+        let (plane, is_image) = (window.size[0] * window.size[1], self.has_mean_image());
+        let means = self.mean.as_slice().expect("in this order");
         for (channel, out) in out.chunks_exact_mut(plane).enumerate() {
             let from = if turns { channels - 1 - channel } else { channel };
             let factor = self.factors[channel];
             for (y, out) in out.chunks_exact_mut(window.size[1]).enumerate() {
                 let start = (window.top + y) * width + window.left;
                 let row = &bytes[start * channels..][..out.len() * channels];
-                if self.has_mean_image() {
-                    let means = means[channel * height * width + start..].iter();
-                    let row = row[from..].iter().step_by(channels).zip(means);
-                    out.iter_mut()
-                        .zip(row)
-                        .for_each(|(out, (&pixel, mean))| *out = (f32::from(pixel) - mean) * factor);
-                } else {
-                    let mean = means[channel];
-                    match channels {
-                        1 => normalize_row::<1>(row, from, (mean, factor), out),
-                        3 => normalize_row::<3>(row, from, (mean, factor), out),
-                        _ => {
-                            let row = row[from..].iter().step_by(channels);
-                            out.iter_mut()
-                                .zip(row)
-                                .for_each(|(out, &pixel)| *out = (f32::from(pixel) - mean) * factor);
-                        }
+                match channels {
+                    1 if !is_image => normalize_row::<1>(row, from, (means[channel], factor), out),
+                    3 if !is_image => normalize_row::<3>(row, from, (means[channel], factor), out),
+                    _ => {
+                        let mean = |x| {
+                            if is_image {
+                                means[channel * height * width + start + x]
+                            } else {
+                                means[channel]
+                            }
+                        };
+                        let row = row[from..].iter().step_by(channels);
+                        (out.iter_mut().zip(row).enumerate())
+                            .for_each(|(x, (out, &pixel))| *out = (f32::from(pixel) - mean(x)) * factor);
                     }
                 }
                 if mirrored {

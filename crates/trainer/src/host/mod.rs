@@ -7,6 +7,11 @@ use planner::Bytes;
 use std::{fs, path::Path};
 use tensor::Device;
 
+/// The words that this process was called with, as far as they are text.
+pub fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// Memory of this process that is resident now.
 pub fn resident() -> Option<Bytes> {
     field(Path::new("/proc/self/status"), "VmRSS:")

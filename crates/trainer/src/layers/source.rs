@@ -2,10 +2,7 @@
 
 use super::{Declaration, Layer, Place, SyntheticData};
 use crate::{
-    data::{
-        DataError, DataSummary, Dataset, ImageData, Loader, LoaderOptions, Synthetic, open_source,
-        source_shape,
-    },
+    data::{DataError, Dataset, ImageData, Loader, LoaderOptions, Synthetic, open_source, source_shape},
     error::BoxError,
     fill::fill,
     spec::{DataParams, Filler, ImageDataParams, Mean, TransformParams, of_top},
@@ -52,9 +49,10 @@ impl DataLayer {
         let source = net.resolve(&params.source);
         // No root folder means the current one, as in Caffe, and not the folder of the net.
         let root = Some(&params.root_folder).filter(|root| !root.is_empty()).map(|root| net.resolve(root));
-        let open = || match source.is_dir() {
-            true => ImageData::open_folder(&source, params.is_color),
-            false => ImageData::open_list(&source, &root.clone().unwrap_or_default(), params.is_color),
+        let open = || match &params.images[..] {
+            [] if source.is_dir() => ImageData::open_folder(&source, params.is_color),
+            [] => ImageData::open_list(&source, &root.clone().unwrap_or_default(), params.is_color),
+            images => ImageData::open_files(images, params.is_color),
         };
         let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, rand_skip, .. } = params;
         let reading = Reading { place, transform, mini_batch, shuffle, rand_skip };
@@ -66,19 +64,9 @@ impl DataLayer {
         reading.layer(shape, || Ok(Arc::new(open()?)))
     }
 
-    /// What it reads, unless that is synthetic and constant.
-    pub fn summary(&self) -> Option<DataSummary> {
-        (!self.constant).then(|| self.loader.summary())
-    }
-
-    /// What is read, unless that is synthetic and constant.
-    pub fn dataset(&self) -> Option<&dyn Dataset> {
-        (!self.constant).then(|| &**self.loader.dataset())
-    }
-
-    /// Where the next sample comes from: samples consumed so far.
-    pub fn position(&self) -> Option<u64> {
-        (!self.constant).then(|| self.loader.position())
+    /// What reads its data set, unless that is synthetic and constant.
+    pub fn loader(&self) -> Option<&Loader> {
+        (!self.constant).then_some(&self.loader)
     }
 
     /// Continues reading at `position`.
@@ -98,16 +86,6 @@ impl DataLayer {
         let shape = self.loader.out_shape();
         shape.into_iter().for_each(|extent| crc.update(&(extent as u64).to_le_bytes()));
         crc.sum()
-    }
-
-    /// Bytes of the device's memory that it holds: mini-batches prepared ahead.
-    pub fn staged_bytes(&self) -> u64 {
-        if self.constant { 0 } else { self.loader.staged_bytes() }
-    }
-
-    /// Bytes of host memory that it holds: a data set, mini-batches prepared ahead.
-    pub fn host_bytes(&self) -> u64 {
-        if self.constant { 0 } else { self.loader.dataset().resident_bytes() + self.loader.buffer_bytes() }
     }
 }
 

@@ -10,7 +10,7 @@ mod summary;
 pub(crate) mod tests;
 
 use crate::{
-    data::DataSummary,
+    data::{DataSummary, Loader},
     error::NetError,
     layers::{self, Absorbed, BuildOptions, DataLayer, Need, Role},
     spec::{LayerKind, NetSpec, Phase},
@@ -59,7 +59,8 @@ fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
             labels = source.bottoms[0];
             source = &graph.nodes[graph.values[labels].producer];
         }
-        let set = layers[graph.values[labels].producer].data().and_then(DataLayer::dataset);
+        let set =
+            layers[graph.values[labels].producer].data().and_then(DataLayer::loader).map(Loader::dataset);
         let scores = &graph.values[node.bottoms[0]].shape;
         let (Some(set), Some(axis)) = (set, scores.axis(i64::from(axis))) else { continue };
         set.check_labels(scores.dims()[axis], ignored).map_err(|error| node.error(error.to_string()))?;
@@ -145,7 +146,7 @@ impl Net {
 
     /// Bytes that the layers hold in host memory outside the arena.
     pub fn host_bytes(&self) -> u64 {
-        self.sources().map(|(_, data)| data.host_bytes()).sum()
+        self.loaders().map(|(_, loader)| loader.dataset().resident_bytes() + loader.buffer_bytes()).sum()
     }
 
     /// The layers that read a data set, by name.
@@ -154,14 +155,19 @@ impl Net {
         layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?)))
     }
 
+    /// What reads their data, unless those are synthetic and constant.
+    fn loaders(&self) -> impl Iterator<Item = (&str, &Loader)> {
+        self.sources().filter_map(|(name, data)| Some((name, data.loader()?)))
+    }
+
     /// What each of them reads, by layer name.
     pub fn data(&self) -> impl Iterator<Item = (&str, DataSummary)> {
-        self.sources().filter_map(|(name, data)| Some((name, data.summary()?)))
+        self.loaders().map(|(name, loader)| (name, loader.summary()))
     }
 
     /// Samples consumed by each layer that reads a data set, by layer name.
     pub fn positions(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.sources().filter_map(|(name, data)| Some((name, data.position()?)))
+        self.loaders().map(|(name, loader)| (name, loader.position()))
     }
 
     /// Continues reading the data of layer `name` at `position`.
@@ -345,7 +351,7 @@ impl Net {
             values: values.iter().enumerate().map(value).collect(),
             params: params.iter().map(param).collect(),
             updates: updates && self.training,
-            staged: self.sources().map(|(_, data)| Bytes(data.staged_bytes())).sum(),
+            staged: self.loaders().map(|(_, loader)| Bytes(loader.staged_bytes())).sum(),
             host: Bytes(self.host_bytes()),
         }
     }

@@ -12,6 +12,8 @@ use std::{collections::BTreeSet, path::Path};
 
 /// By how much the rate is lower for weights that have been trained before.
 const TUNED: f32 = 0.1;
+/// Adam's rate.
+const ADAM: f32 = 0.0002;
 /// Least part of an image's area that training sees.
 const MIN_AREA: f32 = 0.25;
 /// Most samples in a mini-batch of a test.
@@ -155,18 +157,30 @@ impl Recipe {
         if survey.validation.1 == 0 { train } else { train + &test }
     }
 
-    /// The solver of the net beside it: `model`'s rate, for this mini-batch, and decay, or usual ones; the rate falls
-    /// to 0 in a straight line. Snapshots begin with `prefix`.
-    pub fn solver(&self, survey: &Survey, model: Option<&SolverSpec>, prefix: &str) -> String {
+    /// The solver of the net beside it, made from `template`: the rate of its solver `model`, for this mini-batch, and its
+    /// decay, or usual ones; the rate falls to 0 in a straight line. Snapshots begin with `prefix`.
+    ///
+    /// Where nothing normalizes between layers it is Adam's: gradients of other layers differ by orders of magnitude then,
+    /// and at the rates of SGD for large sets a small one teaches nothing, and at higher ones the net diverges.
+    pub fn solver(
+        &self,
+        survey: &Survey,
+        (template, model): (&NetSpec, Option<&SolverSpec>),
+        prefix: &str,
+    ) -> String {
         let &Self { batch, epochs, seed, .. } = self;
         let epoch = survey.train.1.div_ceil(batch);
         let prefix = quoted(prefix);
-        let of_model = |model: &SolverSpec| {
-            let samples = model.train_net.load().ok()?.mini_batch()?;
-            Some((model.learning_rate.base_lr / samples as f32, model.weight_decay))
+        let is_norm = |layer: &LayerSpec| matches!(layer.kind, LayerKind::BatchNorm(_));
+        let is_adam = !self.is_tuned && !template.layers.iter().any(is_norm);
+        let rate = match (model, template.mini_batch()) {
+            _ if is_adam => ADAM,
+            (Some(model), Some(samples)) => model.learning_rate.base_lr * batch as f32 / samples as f32,
+            _ => 0.01,
         };
-        let (rate, weight_decay) = model.and_then(of_model).unwrap_or((0.01 / batch as f32, 0.0005));
-        let base_lr = rate * batch as f32 * if self.is_tuned { TUNED } else { 1.0 };
+        let base_lr = if self.is_tuned { TUNED * rate } else { rate };
+        let weight_decay = model.map_or(0.0005, |model| model.weight_decay);
+        let method = if is_adam { "type: \"Adam\"\n" } else { "" };
         let tests = match survey.validation.1 {
             0 => String::new(),
             images => format!(
@@ -176,7 +190,7 @@ impl Recipe {
             ),
         };
         format!(
-            "# {epochs} passes over {} images at mini-batch {batch}.\nnet: \"net.prototxt\"\n{tests}base_lr: {base_lr}\n\
+            "# {epochs} passes over {} images at mini-batch {batch}.\nnet: \"net.prototxt\"\n{tests}{method}base_lr: {base_lr}\n\
              lr_policy: \"poly\"\npower: 1\ndisplay: {}\nmax_iter: {}\nmomentum: 0.9\nweight_decay: {weight_decay}\n\
              snapshot: {}\nsnapshot_prefix: {prefix}\nrandom_seed: {seed}\n",
             survey.train.1,

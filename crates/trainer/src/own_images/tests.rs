@@ -3,7 +3,7 @@
 use super::{Recipe, transform};
 use crate::{
     data::Survey,
-    spec::{LayerKind, LayerSpec, NetSpec, SolverSpec},
+    spec::{LayerKind, LayerSpec, Method, NetSpec, SolverSpec},
 };
 use std::path::Path;
 
@@ -44,7 +44,7 @@ fn any_folder_can_be_named() {
     let (net, _) = recipe.net(&survey, &template, &text).unwrap();
     let LayerKind::ImageData(images) = &parsed(&net).layers[0].kind else { panic!("images are read first") };
     assert_eq!((parsed(&net).name, &images.root_folder), ("नुक्ता".to_owned(), &format!("/{name}/")));
-    let solver = recipe.solver(&survey, None, name);
+    let solver = recipe.solver(&survey, (&template, None), name);
     let solver = SolverSpec::parse(Path::new("solver.prototxt"), &solver).unwrap();
     assert_eq!(solver.snapshot.prefix, Path::new(name));
 }
@@ -141,7 +141,8 @@ fn nets_that_cannot_be_adapted_are_refused() {
 
 #[test]
 fn the_solver_is_the_model_s_at_another_mini_batch() {
-    let text = |is_tuned| recipe(is_tuned).solver(&survey(4), None, "snapshots/birds");
+    let (template, _) = model("resnet18");
+    let text = |is_tuned| recipe(is_tuned).solver(&survey(4), (&template, None), "snapshots/birds");
     let spec = |text: &str| crate::spec::SolverSpec::parse(Path::new("solver.prototxt"), text).unwrap();
     let (own, tuned) = (spec(&text(false)), spec(&text(true)));
     assert_eq!(
@@ -153,7 +154,24 @@ fn the_solver_is_the_model_s_at_another_mini_batch() {
     );
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/resnet18/solver.prototxt");
     let model = crate::spec::SolverSpec::load(&folder).unwrap();
-    let like = spec(&recipe(false).solver(&survey(4), Some(&model), "p"));
+    let like = spec(&recipe(false).solver(&survey(4), (&template, Some(&model)), "p"));
     assert!((like.learning_rate.base_lr - 0.1 * 16.0 / 128.0).abs() < 1e-6);
     assert_eq!(like.weight_decay, model.weight_decay);
+}
+
+/// Measured with AlexNet as Caffe has it, `--size 131`, on 432 images of 4 classes by `data render`: SGD at the model's own
+/// rate came to a loss of 1.30 in 20 passes, where chance is 1.39, and Adam to 0.93 in 8.
+#[test]
+fn nets_without_batch_normalization_learn_by_adam() {
+    let solver = |name: &str, is_tuned| {
+        let text = recipe(is_tuned).solver(&survey(4), (&model(name).0, None), "p");
+        let solver = SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap();
+        assert!(solver.warnings.is_empty(), "{:?}", solver.warnings);
+        (solver.method, solver.learning_rate.base_lr)
+    };
+    for name in ["alexnet", "caffe_alexnet", "cifar10_quick", "googlenet", "lenet", "overfeat", "vgg16"] {
+        assert_eq!(solver(name, false), (Method::Adam, 0.0002), "{name}");
+        assert_eq!(solver(name, true).0, Method::Sgd, "known weights are moved a little: {name}");
+    }
+    assert_eq!(solver("resnet50", false), (Method::Sgd, 0.01));
 }

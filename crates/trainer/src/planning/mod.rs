@@ -7,7 +7,7 @@ mod source;
 pub(crate) mod tests;
 mod verify;
 
-use crate::{error::NetError, stop::Stop};
+use crate::{error::NetError, host::command_line, stop::Stop};
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
 use files::database::{Database, DatabaseError, Known};
 use planner::{
@@ -239,7 +239,7 @@ pub fn identity(device: &Device) -> DeviceHeader {
 
 /// Everything about `device` that measurements depend on.
 pub fn header(device: &Device) -> DeviceHeader {
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let command = command_line().join(" ");
     let version = env!("CARGO_PKG_VERSION");
     match device {
         Device::Cpu(cpu) => DeviceHeader {

@@ -138,30 +138,14 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A field's name; an extension is written `[package.name]`.
+    /// A field's name.
     fn name(&mut self) -> Result<String> {
         let word = self.word();
-        if !word.is_empty() {
-            self.take(word.len());
-            return Ok(word.to_owned());
-        }
-        if !self.accept('[') {
+        if word.is_empty() {
             return Err(self.unexpected("the name of a field"));
         }
-        let mut name = String::from("[");
-        loop {
-            let word = self.word();
-            if word.is_empty() {
-                return Err(self.unexpected("an extension's name"));
-            }
-            self.take(word.len());
-            name += word;
-            match ['.', '/', ']'].into_iter().find(|&character| self.accept(character)) {
-                Some(']') => return Ok(name + "]"),
-                Some(separator) => name.push(separator),
-                None => return Err(self.unexpected(&format!("']' behind {name}"))),
-            }
-        }
+        self.take(word.len());
+        Ok(word.to_owned())
     }
 
     /// A message, or a scalar if a colon announced one.

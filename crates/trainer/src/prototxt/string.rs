@@ -13,7 +13,7 @@ pub(super) fn unquote<'t>(text: &'t str, quote: char, bytes: &mut Vec<u8>) -> Re
             _ if character == quote => return Ok(rest),
             '\n' => return Err(format!("the string is not closed by {quote} before the end of the line")),
             '\\' => rest = escape(rest, bytes)?,
-            _ => push(bytes, character),
+            _ => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
 }
@@ -24,56 +24,22 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-fn push(bytes: &mut Vec<u8>, character: char) {
-    bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-}
-
-/// Resolves one escape; `text` starts behind the backslash. Returns what follows it.
+/// Resolves one escape, of those that protobuf writes: `text` starts behind the backslash. Returns what follows it.
 fn escape<'t>(text: &'t str, bytes: &mut Vec<u8>) -> Result<&'t str, String> {
     let Some(kind) = text.chars().next() else { return Err("the file ends inside an escape".to_owned()) };
-    let rest = &text[kind.len_utf8()..];
-    let byte = match kind {
-        'a' => 0x07,
-        'b' => 0x08,
-        'f' => 0x0c,
-        'n' => b'\n',
-        'r' => b'\r',
-        't' => b'\t',
-        'v' => 0x0b,
-        '\\' | '\'' | '"' | '?' => kind as u8,
-        '0'..='7' => return octal(text, bytes),
-        'x' | 'X' => {
-            let (value, rest) =
-                digits(rest, 16, 1, 2).ok_or("\\x must be followed by a hexadecimal digit")?;
-            bytes.push(value as u8);
-            return Ok(rest);
+    let (byte, length) = match kind {
+        'n' => (b'\n', 1),
+        'r' => (b'\r', 1),
+        't' => (b'\t', 1),
+        '\\' | '\'' | '"' => (kind as u8, 1),
+        // A byte of what is not ASCII.
+        '0'..='7' => {
+            let length = text.chars().take(3).take_while(|digit| digit.is_digit(8)).count();
+            let byte = u8::from_str_radix(&text[..length], 8);
+            (byte.map_err(|_| format!("\\{} is larger than a byte", &text[..length]))?, length)
         }
-        'u' => return code_point(rest, 4, bytes),
-        'U' => return code_point(rest, 8, bytes),
         _ => return Err(format!("\\{} is not an escape of text format", kind.escape_default())),
     };
     bytes.push(byte);
-    Ok(rest)
-}
-
-fn octal<'t>(text: &'t str, bytes: &mut Vec<u8>) -> Result<&'t str, String> {
-    let (value, rest) = digits(text, 8, 1, 3).ok_or("\\ must be followed by an octal digit")?;
-    let byte = u8::try_from(value).map_err(|_| format!("\\{value:o} is larger than a byte"))?;
-    bytes.push(byte);
-    Ok(rest)
-}
-
-fn code_point<'t>(text: &'t str, length: usize, bytes: &mut Vec<u8>) -> Result<&'t str, String> {
-    let (value, rest) = digits(text, 16, length, length)
-        .ok_or_else(|| format!("this escape must be followed by {length} hexadecimal digits"))?;
-    let character = char::from_u32(value).ok_or_else(|| format!("U+{value:04X} is not a character"))?;
-    push(bytes, character);
-    Ok(rest)
-}
-
-/// Between `least` and `most` (at most 8) leading digits of `text`, their value and what follows.
-fn digits(text: &str, radix: u32, least: usize, most: usize) -> Option<(u32, &str)> {
-    let length = text.chars().take(most).take_while(|c| c.is_digit(radix)).count();
-    let value = u32::from_str_radix(&text[..length], radix).ok()?;
-    (length >= least).then_some((value, &text[length..]))
+    Ok(&text[length..])
 }

@@ -12,9 +12,6 @@ use std::{
 #[derive(Debug)]
 pub struct SnapshotPlace {
     prefix: PathBuf,
-    folder: PathBuf,
-    /// The name of a snapshot up to `_iter_`.
-    stem: String,
     /// Why another process that writes here would go unnoticed, if it would.
     doubt: Option<io::Error>,
     _claim: Option<Claim>,
@@ -44,7 +41,7 @@ impl SnapshotPlace {
             }
         };
         remove_abandoned(&folder, |name| iteration(&stem, name).is_some());
-        Ok(Self { prefix: prefix.to_owned(), folder, stem, doubt, _claim: claim })
+        Ok(Self { prefix: prefix.to_owned(), doubt, _claim: claim })
     }
 
     /// What a user should know before a training writes here that begins after iteration `first`, one sentence each: of
@@ -71,7 +68,7 @@ impl SnapshotPlace {
 
     /// The iterations that have a file of a snapshot.
     pub fn iterations(&self) -> BTreeSet<u64> {
-        iterations(&self.folder, &self.stem)
+        iterations(&self.prefix)
     }
 
     /// Removes the snapshot of an iteration.
@@ -95,19 +92,19 @@ fn folder_and_stem(prefix: &Path) -> (PathBuf, String) {
     (example.parent().unwrap_or(Path::new("")).to_owned(), stem)
 }
 
-/// The iterations that have a file of a snapshot in `folder` whose name begins with `stem`.
-fn iterations(folder: &Path, stem: &str) -> BTreeSet<u64> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+/// The iterations that have a file of a snapshot of `prefix`.
+fn iterations(prefix: &Path) -> BTreeSet<u64> {
+    let (folder, stem) = folder_and_stem(prefix);
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| iteration(stem, entry.file_name().to_str()?)).collect()
+    entries.filter_map(|entry| iteration(&stem, entry.file_name().to_str()?)).collect()
 }
 
 /// The solver state of the last snapshot of `prefix` that is whole, if there is any, and what is wrong with those after
 /// it, one sentence each.
 pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
-    let (folder, stem) = folder_and_stem(prefix);
     let mut damaged = Vec::new();
-    let states = iterations(&folder, &stem).into_iter().rev().map(|at| state_path(prefix, at));
+    let states = iterations(prefix).into_iter().rev().map(|at| state_path(prefix, at));
     // Weights alone are those of a training that ended between its two files.
     for path in states.filter(|path| path.exists()) {
         match check(&path) {

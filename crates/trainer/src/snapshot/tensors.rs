@@ -43,7 +43,7 @@ pub fn save_tensors(
         file.write_all(&header)?;
         tensors.iter().try_for_each(|(_, _, data)| file.write_all(bytemuck::cast_slice(data)))
     });
-    written.map(|()| crc.sum()).map_err(SnapshotError::file("cannot write the snapshot", path))
+    written.map(|()| crc.sum()).map_err(SnapshotError::file("cannot write", path))
 }
 
 fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
@@ -99,7 +99,7 @@ pub fn load_tensors(path: &Path) -> Result<Tensors, SnapshotError> {
 
 /// The bytes of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, SnapshotError> {
-    read_regular(path).map_err(SnapshotError::file("cannot read the snapshot", path))
+    read_regular(path).map_err(SnapshotError::file("cannot read", path))
 }
 
 /// Whether a file of this content is a safetensors file, or the beginning of one.

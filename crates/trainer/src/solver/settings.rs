@@ -181,7 +181,7 @@ fn layer_digest(layer: &LayerSpec) -> String {
 }
 
 /// Fields that snapshots of earlier versions know nothing of, at the values that change nothing.
-const LATER_DEFAULTS: [&str; 2] = [", label_smoothing: 0.0", ", is_rgb: false"];
+const LATER_DEFAULTS: [&str; 3] = [", label_smoothing: 0.0", ", is_rgb: false", ", images: []"];
 
 fn digest(value: &impl Debug) -> String {
     digest_of(format!("{value:?}"))

@@ -44,6 +44,7 @@ params! {
         is_color: bool = true; "Three channels or one?"
         transform: TransformParams { image_transform(layer, params, new_size, is_color)? };
             "What is done to each image"
+        images: Vec<PathBuf> { Vec::new() }; "Image files that a program has read instead of the source"
     }
 
     /// `transform_param`: what is done to each image, in this order: resize, crop, mirror, rotate, change colours,

@@ -1,21 +1,20 @@
 //! A net that is fed with images of which nothing is known.
 
 use super::{HeightWidth, ImageDataParams, LayerKind, LayerSpec, NetSpec, SoftmaxParams, TransformParams};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The blob of probabilities that [`NetSpec::predicting`] makes of a loss.
 const PROBABILITIES: &str = "probabilities";
 
 impl NetSpec {
-    /// The net, of one phase, fed with the images of a `list` of files, `mini_batch` at once, transformed as its data;
-    /// and the blob of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing.
+    /// The net, of one phase, fed with the files `images`, `mini_batch` at once, transformed as its data; and the blob of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing.
     /// `shape` says the channels, height and width of what the source of a `Data` layer holds.
     ///
     /// # Errors
     /// A sentence: nothing says what images it takes, or it has no scores.
     pub fn predicting(
         &self,
-        list: &Path,
+        images: &[PathBuf],
         mini_batch: usize,
         shape: impl FnOnce(&Path) -> Result<[usize; 3], String>,
     ) -> Result<(Self, String), String> {
@@ -35,7 +34,7 @@ impl NetSpec {
             _ => return Err("its data are no images".to_owned()),
         };
         input.kind = LayerKind::ImageData(ImageDataParams {
-            source: list.display().to_string(),
+            source: String::new(),
             root_folder: String::new(),
             batch_size: mini_batch,
             rand_skip: 0,
@@ -43,6 +42,7 @@ impl NetSpec {
             new_size: transform.new_size,
             is_color,
             transform,
+            images: images.to_vec(),
         });
         if input.tops.len() == 1 {
             input.tops.push("labels of nothing".to_owned());

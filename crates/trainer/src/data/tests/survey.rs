@@ -25,7 +25,8 @@ fn paths(list: &str) -> BTreeSet<String> {
 fn classes_are_split_alike_and_every_image_is_on_one_side() {
     let root = tempfile::tempdir().unwrap();
     images(root.path(), &TWO, 20);
-    let look = |seed| Survey::new(root.path(), (0.25, seed), true, |files| assert_eq!(files, 40)).unwrap();
+    let look =
+        |seed| Survey::new(root.path(), (Some(0.25), seed), true, |files| assert_eq!(files, 40)).unwrap();
     let survey = look(1);
     assert_eq!((survey.classes, &survey.names[..]), (2, &["cat".to_owned(), "dog".to_owned()][..]));
     assert_eq!((survey.train.1, survey.validation.1), (30, 10));
@@ -51,7 +52,7 @@ fn mean_and_deviation_are_those_of_the_pixels_to_train_with() {
     images(root.path(), &TWO, 1);
     let larger = RgbImage::from_pixel(4, 9, Rgb([50, 40, 70]));
     larger.save(root.path().join("dog/0.png")).unwrap();
-    let survey = Survey::new(root.path(), (0.0, 1), true, |_| ()).unwrap();
+    let survey = Survey::new(root.path(), (Some(0.0), 1), true, |_| ()).unwrap();
     assert_eq!((survey.train.1, survey.validation.1), (2, 0));
     // A quarter of the pixels are a cat's.
     assert_eq!(survey.mean, [60.0, 35.0, 40.0]);
@@ -65,11 +66,13 @@ fn a_folder_for_validation_is_used_and_its_classes_are_told_by_name() {
     let root = tempfile::tempdir().unwrap();
     images(&root.path().join("train"), &TWO, 4);
     images(&root.path().join("valid"), &TWO[1..], 3);
-    let survey = Survey::new(root.path(), (0.5, 1), true, |_| ()).unwrap();
+    let look = |part| Survey::new(root.path(), (part, 1), true, |_| ());
+    let survey = look(None).unwrap();
     assert_eq!((survey.train.1, survey.validation.1), (8, 3));
+    assert!(look(Some(0.5)).unwrap_err().to_string().contains("has a folder to validate with"));
     assert_eq!(survey.validation.0.lines().next(), Some("valid/dog/0.png 1"));
     images(&root.path().join("valid"), &[("owl", [1, 2, 3])], 1);
-    let error = Survey::new(root.path(), (0.5, 1), true, |_| ()).unwrap_err().to_string();
+    let error = look(None).unwrap_err().to_string();
     assert!(error.contains("owl/0.png: train has no folder of this class"), "{error}");
 }
 
@@ -80,7 +83,7 @@ fn what_cannot_be_read_is_left_out_by_name_or_refused() {
     fs::write(root.path().join("cat/Thumbs.db"), "no image").unwrap();
     let whole = fs::read(root.path().join("dog/1.png")).unwrap();
     fs::write(root.path().join("dog/1.png"), &whole[..whole.len() / 2]).unwrap();
-    let look = |strict| Survey::new(root.path(), (0.2, 1), strict, |_| ());
+    let look = |strict| Survey::new(root.path(), (Some(0.2), 1), strict, |_| ());
     let survey = look(false).unwrap();
     assert_eq!(survey.train.1 + survey.validation.1, 9);
     assert_eq!(survey.unreadable.len(), 2);
@@ -95,8 +98,26 @@ fn what_cannot_be_read_is_left_out_by_name_or_refused() {
     }
     let error = look(true).unwrap_err().to_string();
     assert!(error.contains("Thumbs.db") && error.contains("2 of 11 files"), "{error}");
-    let error = Survey::new(&root.path().join("cat"), (0.2, 1), false, |_| ()).unwrap_err().to_string();
+    let error = Survey::new(&root.path().join("cat"), (Some(0.2), 1), false, |_| ()).unwrap_err().to_string();
     assert!(error.contains("holds no folder per class"), "{error}");
+}
+
+/// A net for them would have an output that nothing teaches, such as the first where labels count from 1.
+#[test]
+fn a_class_without_images_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    images(root.path(), &TWO, 2);
+    let list = root.path().join("list");
+    fs::write(&list, "cat/0.png 1\ncat/1.png 1\ndog/0.png 2\ndog/1.png 2\n").unwrap();
+    fs::create_dir(root.path().join("cow")).unwrap();
+    fs::write(root.path().join("cow/0.png"), "no image").unwrap();
+    for (source, class) in [(&*list, 0), (root.path(), 1), (&*root.path().join("one"), 1)] {
+        if class == 1 && source.ends_with("one") {
+            images(source, &TWO[..1], 2);
+        }
+        let error = Survey::new(source, (None, 1), false, |_| ()).unwrap_err().to_string();
+        assert!(error.contains(&format!("has no images of class {class} to train with")), "{error}");
+    }
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
              rand_skip: 0, shuffle: false, new_size: Some(HeightWidth { h: 3, w: 4 }), is_color: \
              true, transform: TransformParams { resize: None, shorter_side: None, new_size: Some(HeightWidth { h: 3, \
              w: 4 }), is_rgb: true, crop_size: None, mirror: false, mean: Zero, scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
-             color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } } })",
+             color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } }, images: [] })",
         ),
         (
             "Data",

@@ -220,7 +220,7 @@ fn a_net_predicts_images_as_its_data_are() {
             "layer {{ name: 'data' top: 'x' top: 'label' {data} }}
   layer {{ name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'label' }}"
         );
-        let (spec, scores) = net(&text).predicting(Path::new("list"), 4, |_| Ok([3, 32, 32])).unwrap();
+        let (spec, scores) = net(&text).predicting(&["a.png".into()], 4, |_| Ok([3, 32, 32])).unwrap();
         let LayerKind::ImageData(images) = &spec.layers[0].kind else { panic!("{spec:?}") };
         assert_eq!((images.batch_size, images.is_color, scores.as_str()), (4, true, "probabilities"));
         assert_eq!(images.new_size, images.transform.new_size);
