@@ -38,7 +38,7 @@ fn escape<'t>(text: &'t str, bytes: &mut Vec<u8>) -> Result<&'t str, String> {
             let byte = u8::from_str_radix(&text[..length], 8);
             (byte.map_err(|_| format!("\\{} is larger than a byte", &text[..length]))?, length)
         }
-        _ => return Err(format!("\\{} is not an escape of text format", kind.escape_default())),
+        _ => return Err(format!("the escape \\{} is not supported", kind.escape_default())),
     };
     bytes.push(byte);
     Ok(&text[length..])
