@@ -8,9 +8,10 @@ use crate::{
     plan::{Plan, algorithms},
     signature::{Signature, is_deterministic},
 };
-use planner::{Algorithm, Bytes, ConvOp, Measurement};
+use planner::{Algorithm, Bytes, Configuration, ConvOp, Measurement};
 use std::{
     collections::BTreeSet,
+    ptr::null_mut,
     sync::OnceLock,
     time::{Duration, Instant},
 };
@@ -47,10 +48,10 @@ pub(crate) fn measure(
     (ceiling, own): (usize, Option<usize>),
 ) -> Result<Plan, String> {
     let plan = Plan::new(signature, sizes, ceiling).ok_or("cuDNN makes no descriptors")?;
-    let (signature, known, mut bench) = (&plan.signature, known(&plan.signature, sizes), None);
+    let (signature, mut known, mut bench) = (&plan.signature, known(&plan.signature, sizes), None);
     let (mut rows, mut fresh, mut lost) = (Vec::<Measurement>::new(), Vec::new(), BTreeSet::new());
     for &size in sizes {
-        let of_size = rows.len();
+        let (of_size, (known, is_complete)) = (rows.len(), known.remove(&size).unwrap_or_default());
         for (number, name) in algorithms(call.op).enumerate() {
             if lost.contains(&number) || !signature.allows(name) {
                 continue;
@@ -58,10 +59,15 @@ pub(crate) fn measure(
             let (algorithm, is_own) = (signature.named(name), own == Some(number));
             let bytes = plan.workspace_bytes(call, &algorithm, size);
             let Some(bytes) = bytes.filter(|&bytes| bytes <= ceiling) else { continue };
-            let rival_ms = rival_ms(&rows[of_size..], bytes);
-            let row = known.row(&algorithm, size, bytes).or_else(|| {
+            let workspace = Bytes(bytes as u64);
+            // Of the fastest that needs no more workspace.
+            let rivals = rows[of_size..].iter().filter(|row| row.workspace <= workspace);
+            let rival_ms = rivals.map(|row| row.time_ms).fold(f64::INFINITY, f64::min);
+            // cuDNN may ask for another workspace today.
+            let is_it = |row: &&Measurement| row.algorithm == algorithm && row.workspace == workspace;
+            let row = known.iter().find(is_it).cloned().or_else(|| {
                 // What is missing where somebody has measured everything is no match for the rest.
-                let is_needed = !known.complete.contains(&size) || is_own && size == signature.mini_batch();
+                let is_needed = !is_complete || is_own && size == signature.mini_batch();
                 let bench = is_needed.then(|| bench.get_or_insert_with(|| Bench::new(call, &plan, given)))?;
                 let time_ms = bench.as_mut().ok()?.time_ms(&algorithm, (size, bytes), rival_ms)?;
                 fresh.push(Measurement {
@@ -69,7 +75,7 @@ pub(crate) fn measure(
                     micro_batch: size,
                     time_ms,
                     shared_ms: 0.0,
-                    workspace: Bytes(bytes as u64),
+                    workspace,
                     max_error: signature.max_error(name),
                     deterministic: is_deterministic(name),
                 });
@@ -88,24 +94,25 @@ pub(crate) fn measure(
     plan.measured(rows).ok_or_else(|| reason.to_owned())
 }
 
-/// The time of the fastest that needs no more workspace.
-fn rival_ms(rows: &[Measurement], bytes: usize) -> f64 {
-    let rivals = rows.iter().filter(|row| row.workspace <= Bytes(bytes as u64));
-    rivals.map(|row| row.time_ms).fold(f64::INFINITY, f64::min)
-}
-
-/// Milliseconds that an engine of cuDNN takes for the whole convolution in so many bytes of workspace, on memory of our
-/// own; nothing if there is no room, or it does not run. `launch` launches it. If it takes much longer than `rival_ms`,
-/// it is timed once.
-pub(crate) fn engine_ms(
+/// Milliseconds that an engine of cuDNN takes for the whole convolution, and those that this configuration of `plan`
+/// takes beside it, on memory of our own with so many bytes of workspace; nothing if there is no room, or one of them
+/// does not run. `launch` launches the engine. The plan's measurements may be of another day, when the GPU's clock had
+/// another rate.
+pub(crate) fn side_by_side_ms(
     call: &Call,
-    signature: &Signature,
+    (plan, chosen): (&Plan, &Configuration),
     workspace_bytes: usize,
-    rival_ms: f64,
     mut launch: impl FnMut(&Given) -> bool,
-) -> Option<f64> {
-    let (clock, ours) = (Clock::new(call.stream())?, Ours::new(signature.bytes(), workspace_bytes)?);
-    settled_ms(&clock, rival_ms, || launch(&ours.given()))
+) -> Option<[f64; 2]> {
+    let (mut bench, bytes) = (Bench::new(call, plan, None).ok()?, chosen.workspace().0 as usize);
+    let workspace = bench.workspace(workspace_bytes.max(bytes))?;
+    let (clock, operands) = (&bench.clock, bench.given.operands);
+    let given = Given { operands, workspace: (workspace, workspace_bytes) };
+    let engine_ms = settled_ms(clock, chosen.time_ms(), || launch(&given))?;
+    let scalars = plan.signature.scalars();
+    let arguments = Arguments { scalars, operands, workspace: (workspace, bytes), epilogue: None };
+    let plan_ms = settled_ms(clock, engine_ms, || plan.launch_all(call, arguments) == Some(SUCCESS))?;
+    Some([engine_ms, plan_ms])
 }
 
 /// Milliseconds of a call that `launch` launches, which is timed once if it takes much longer than `rival_ms`; nothing
@@ -125,38 +132,28 @@ fn settled_ms(clock: &Clock, rival_ms: f64, mut launch: impl FnMut() -> bool) ->
     Some(once.min(time_ms((AT_LEAST_MS / once).clamp(2.0, MOST_CALLS).ceil() as u32)?))
 }
 
-/// Operands of our own, and a workspace.
-struct Ours([Memory; 4]);
-
-impl Ours {
-    fn new([a, b, c]: [usize; 3], workspace: usize) -> Option<Self> {
-        Some(Self([Memory::new(a)?, Memory::new(b)?, Memory::new(c)?, Memory::new(workspace)?]))
-    }
-
-    fn given(&self) -> Given {
-        let [a, b, c, workspace] = &self.0;
-        Given { operands: [a.address, b.address, c.address], workspace: (workspace.address, workspace.len) }
-    }
-}
-
 /// What a convolution is measured with.
 struct Bench<'b> {
     call: &'b Call,
     plan: &'b Plan,
-    clock: Clock,
     given: Given,
     /// Operands of our own, if the caller gives none, and a workspace, where the caller's is too small.
-    ours: Ours,
+    ours: [Memory; 4],
     calls: u32,
+    /// Dropped last: memory must not be freed after the mode that it keeps this thread in.
+    clock: Clock,
 }
 
 impl<'b> Bench<'b> {
     fn new(call: &'b Call, plan: &'b Plan, given: Option<Given>) -> Result<Self, &'static str> {
         let clock = Clock::new(call.stream()).ok_or("the driver makes no events")?;
         let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
-        let bytes = if given.is_some() { [0; 3] } else { plan.signature.bytes() };
-        let ours = Ours::new(bytes, 0).ok_or("the GPU has no room for operands to measure with")?;
-        Ok(Self { call, plan, clock, given: given.unwrap_or(ours.given()), ours, calls: 0 })
+        let [a, b, c] = if given.is_some() { [0; 3] } else { plan.signature.bytes() };
+        let [Some(a), Some(b), Some(c), Some(scratch)] = [a, b, c, 0].map(Memory::new) else {
+            return Err("the GPU has no room for operands to measure with");
+        };
+        let own = Given { operands: [a.address, b.address, c.address], workspace: (null_mut(), 0) };
+        Ok(Self { call, plan, clock, given: given.unwrap_or(own), ours: [a, b, c, scratch], calls: 0 })
     }
 
     /// Milliseconds of a call of an algorithm on `size` samples in so many bytes of workspace; nothing if it does not
@@ -182,7 +179,7 @@ impl<'b> Bench<'b> {
         if bytes <= len {
             return Some(address);
         }
-        let [.., scratch] = &mut self.ours.0;
+        let [.., scratch] = &mut self.ours;
         if scratch.len < bytes {
             // The old one goes first: there need not be room for both.
             *scratch = Memory::new(0)?;

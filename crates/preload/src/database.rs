@@ -7,43 +7,24 @@ use crate::{
     signature::Signature,
 };
 use files::database::Database;
-use planner::{Algorithm, Bytes, CostTable, Dtype, Kernel, Layout, Measurement};
+use planner::{CostTable, Dtype, Kernel, Layout, Measurement};
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     ffi::c_int,
     slice,
     sync::Mutex,
 };
 
-/// What is known of a convolution; nothing, unless measurements of such ones are kept.
-#[derive(Default)]
-pub(crate) struct Known {
-    rows: Vec<Measurement>,
-    /// Sizes at which somebody has measured everything that is worth it.
-    pub(crate) complete: BTreeSet<u32>,
-}
-
-impl Known {
-    /// The measurement of an algorithm, if it was made in as much workspace as cuDNN asks for today.
-    pub(crate) fn row(&self, algorithm: &Algorithm, size: u32, bytes: usize) -> Option<Measurement> {
-        let workspace = Bytes(bytes as u64);
-        let is_it = |row: &&Measurement| {
-            row.algorithm == *algorithm && row.micro_batch == size && row.workspace == workspace
-        };
-        self.rows.iter().find(is_it).cloned()
-    }
-}
-
-/// What is known of this convolution at these sizes, those of the batch-size policy or some of them.
-pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> Known {
+/// What is known of this convolution at each of these sizes of the batch-size policy, and whether that is everything that
+/// is worth it; nothing, unless measurements of such ones are kept.
+pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> BTreeMap<u32, (Vec<Measurement>, bool)> {
     let known = with_table(signature, |_, kernel, table| {
-        let of_kernel = table.iter().filter(|(id, ..)| **id == kernel.id);
-        let rows = of_kernel.flat_map(|(.., rows)| rows.to_vec()).collect();
-        let mut complete: BTreeSet<u32> = sizes.iter().copied().collect();
-        for (_, size) in table.missing(slice::from_ref(kernel), Settings::get().policy) {
-            complete.remove(&size);
-        }
-        Known { rows, complete }
+        let missing = table.missing(slice::from_ref(kernel), Settings::get().policy);
+        let at = |&size: &u32| {
+            let rows = table.measurements(&kernel.id, size).unwrap_or_default();
+            (size, (rows.to_vec(), missing.iter().all(|&(_, missing)| missing != size)))
+        };
+        sizes.iter().map(at).collect()
     });
     known.unwrap_or_default()
 }

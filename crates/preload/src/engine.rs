@@ -1,7 +1,7 @@
 //! Execution plans of cuDNN in whose place ours run: what a caller is told of them, and what they launch.
 
 use crate::{
-    bench::{Given, engine_ms},
+    bench::{Given, side_by_side_ms},
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, Raw, Status, done, is_known},
     descriptor::Descriptor,
@@ -133,9 +133,10 @@ impl Replaced {
         if is_recording(call.stream()) {
             return None;
         }
-        let mut question = Question { call: &call, signature, limits, own: None };
+        let mut question = Question { call: &call, signature, limits, own: None, today_ms: None };
         let planned = question.plan(None)?;
-        if let Some(rival) = planned.as_ref().ok().and_then(|planned| planned.within(limits.plan)) {
+        let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limits.plan)?)));
+        if let Some(chosen) = chosen {
             let mut packed = None;
             let launch = |given: &Given| {
                 packed = packed.take().or_else(|| pack(&convolution, given));
@@ -145,10 +146,11 @@ impl Replaced {
                     .is_some_and(|pack| unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) })
             };
             let _turn = turn();
-            let ms = engine_ms(&call, &question.signature, own_bytes, rival.time_ms(), launch)?;
-            let (algorithm, time_ms, math) = (ENGINE, ms as f32, question.signature.math);
+            let [engine_ms, plan_ms] = side_by_side_ms(&call, chosen, own_bytes, launch)?;
+            let (algorithm, time_ms, math) = (ENGINE, engine_ms as f32, question.signature.math);
             let unknown = AlgorithmPerformance::default();
             question.own = Some(AlgorithmPerformance { algorithm, time_ms, math, ..unknown });
+            question.today_ms = Some(plan_ms);
         }
         let workspace = question.answer(None)?.memory.max(own_bytes);
         Some(Self { convolution, plan: planned.ok()?, workspace })

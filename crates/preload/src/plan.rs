@@ -111,7 +111,12 @@ impl Plan {
 
     /// Runs the convolution in micro-batches on the caller's handle, without waiting for any of them. Nothing, if no
     /// configuration does with the caller's workspace or the first micro-batch is refused: then nothing was launched.
-    pub(crate) fn run(&self, call: &Call, mut arguments: Arguments) -> Option<Status> {
+    pub(crate) fn run(&self, call: &Call, arguments: Arguments) -> Option<Status> {
+        self.launch_all(call, arguments).inspect(|_| _ = self.calls.fetch_add(1, Relaxed))
+    }
+
+    /// As [`Plan::run`], but not counted among the calls.
+    pub(crate) fn launch_all(&self, call: &Call, mut arguments: Arguments) -> Option<Status> {
         let [one, _] = self.signature.scalars();
         let mut first = 0;
         for run in self.within(arguments.workspace.1)?.runs() {
@@ -128,7 +133,6 @@ impl Plan {
                 }
             }
         }
-        self.calls.fetch_add(1, Relaxed);
         Some(SUCCESS)
     }
 }

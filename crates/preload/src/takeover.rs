@@ -83,8 +83,10 @@ pub(crate) unsafe fn answer(
     let limits = Settings::get().limits(given.map(|given| given.workspace.1));
     let fits = |answer: &&AlgorithmPerformance| answer.status == SUCCESS && answer.memory <= limits.own;
     let own = answers.iter().find(fits).copied();
-    let first =
-        taken_over(|| Question { call, signature: signature(call)?, limits, own }.answer(given)).flatten();
+    let first = taken_over(|| {
+        Question { call, signature: signature(call)?, limits, own, today_ms: None }.answer(given)
+    })
+    .flatten();
     let Some(first) = first else { return status };
     for (place, answer) in [first].into_iter().chain(answers).take(most as usize).enumerate() {
         // SAFETY: the caller's promise; there are at most `most`.
@@ -112,6 +114,9 @@ pub(crate) struct Question<'q> {
     pub(crate) limits: Limits,
     /// The answer of cuDNN that its caller would take.
     pub(crate) own: Option<AlgorithmPerformance>,
+    /// What the fastest configuration within the limit takes if it is timed now; nothing if measurements are to be
+    /// trusted.
+    pub(crate) today_ms: Option<f64>,
 }
 
 impl Question<'_> {
@@ -126,7 +131,7 @@ impl Question<'_> {
         Some(AlgorithmPerformance {
             algorithm: VIRTUAL,
             status: SUCCESS,
-            time_ms: chosen.time_ms() as f32,
+            time_ms: self.time_ms(&chosen) as f32,
             memory,
             determinism: c_int::from(chosen.deterministic()),
             math: self.signature.math,
@@ -138,30 +143,16 @@ impl Question<'_> {
     /// only what is known helps.
     pub(crate) fn plan(&self, given: Option<Given>) -> Option<Planned> {
         let ceiling = self.limits.plan.max(self.own.map_or(0, |own| own.memory));
-        let known = || {
-            let known = lock(&KNOWN);
-            let found = known.get(&self.signature)?;
-            found.as_ref().map_or(true, |plan| plan.ceiling >= ceiling).then(|| found.clone())
-        };
-        if let Some(planned) = known() {
-            return Some(planned);
-        }
-        if is_recording(self.call.stream()) {
-            return None;
-        }
-        let _turn = turn();
-        if let Some(planned) = known() {
-            return Some(planned);
-        }
-        let planned = self.measure(given, ceiling).map(Arc::new);
-        if let Err(reason) = &planned {
-            warn(&format!("a convolution was passed through: {reason}"));
-        }
-        lock(&KNOWN).insert(self.signature.clone(), planned.clone());
-        Some(planned)
+        let is_enough = |planned: &Planned| planned.as_ref().map_or(true, |plan| plan.ceiling >= ceiling);
+        let known = || lock(&KNOWN).get(&self.signature).cloned().filter(is_enough);
+        known().or_else(|| {
+            let _turn = (!is_recording(self.call.stream())).then(turn)?;
+            // Whoever had the turn before may have measured it.
+            known().or_else(|| Some(self.measure(given, ceiling)))
+        })
     }
 
-    fn measure(&self, given: Option<Given>, ceiling: usize) -> Result<Plan, String> {
+    fn measure(&self, given: Option<Given>, ceiling: usize) -> Planned {
         let (signature, mini_batch) = (&self.signature, self.signature.mini_batch());
         let policy = match signature.adds_in_16_bits() {
             true => BatchSizePolicy::Undivided,
@@ -170,18 +161,27 @@ impl Question<'_> {
         let mut sizes = policy.sizes(mini_batch);
         sizes.retain(|&size| size == mini_batch || signature.is_aligned(size));
         let own = self.own.and_then(|own| usize::try_from(own.algorithm).ok());
-        measure(self.call, signature.clone(), given, &sizes, (ceiling, own))
+        let planned = measure(self.call, signature.clone(), given, &sizes, (ceiling, own)).map(Arc::new);
+        let planned =
+            planned.inspect_err(|reason| warn(&format!("a convolution was passed through: {reason}")));
+        lock(&KNOWN).insert(signature.clone(), planned.clone());
+        planned
     }
 
     /// The fastest configuration within the limit, or why cuDNN's own algorithm is as good.
     fn choose(&self, plan: &Plan) -> Result<Configuration, String> {
         let chosen = plan.within(self.limits.plan).ok_or("nothing does with the limit")?;
+        let time_ms = self.time_ms(chosen);
         match self.own_ms(plan) {
-            Some(own_ms) if chosen.time_ms() > (1.0 - WORTH) * own_ms => {
-                Err(format!("{chosen} takes {:.3} ms, which is not worth it", chosen.time_ms()))
+            Some(own_ms) if time_ms > (1.0 - WORTH) * own_ms => {
+                Err(format!("{chosen} takes {time_ms:.3} ms, which is not worth it"))
             }
             _ => Ok(chosen.clone()),
         }
+    }
+
+    fn time_ms(&self, chosen: &Configuration) -> f64 {
+        self.today_ms.unwrap_or(chosen.time_ms())
     }
 
     /// What cuDNN's own answer takes: as we measured the algorithm in the caller's arithmetic. If the answer is in
@@ -217,7 +217,7 @@ impl Question<'_> {
         let line = json!({
             "convolution": self.signature.to_string(),
             "got": got.map_or("cuDNN's own".to_owned(), Configuration::to_string),
-            "got_ms": got.map(|got| rounded(got.time_ms())),
+            "got_ms": got.map(|got| rounded(self.time_ms(got))),
             "workspace_bytes": got.map(Configuration::workspace),
             "limit_bytes": self.limits.plan,
             "own": own,
@@ -235,12 +235,9 @@ fn known(signature: &Signature) -> Option<Arc<Plan>> {
 /// Bytes of workspace of the virtual algorithm: what Find or Get said, or what a default needs, if they were asked
 /// about another convolution.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
-    let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed));
-    let default = || {
-        let mut needed = Call::DEFAULTS.iter().map(|&algorithm| call.workspace_bytes(algorithm));
-        needed.find_map(|bytes| bytes)
-    };
-    taken_over(|| promised().filter(|&bytes| bytes > 0).or_else(default)).flatten()
+    let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed)).filter(|&bytes| bytes > 0);
+    let default = || Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm));
+    taken_over(|| promised().or_else(default)).flatten()
 }
 
 /// Runs the virtual algorithm by its plan, or, if there is none that does with the workspace, a default.

@@ -191,6 +191,15 @@ fn the_engine_of_a_graph_stands_where_it_is_as_good() {
 }
 
 #[test]
+fn an_engine_that_is_faster_today_than_a_plan_stands_whatever_was_measured_on_another_day() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [_, named] = database(&folder);
+    let variables = [("UCUDNN_DEFAULT_WORKSPACE_LIMIT", "7MiB"), named];
+    graphs_pass("room", &variables);
+    graphs_pass("slower", &[&variables[..], &[("STUB_PACE", "5")]].concat());
+}
+
+#[test]
 fn graphs_that_are_more_than_a_convolution_are_passed_through() {
     graphs_pass("foreign", &[FOUR_MIB]);
 }

@@ -16,6 +16,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 }
 int cuStreamIsCapturing(void *stream, int *state) { return *state = stub_capturing, 0; }
 
+// While another thread captures, only one in this mode may allocate and free: else the capture is lost.
+enum { RELAXED = 2 };
 static _Thread_local int mode;
 int cuThreadExchangeStreamCaptureMode(int *exchanged) {
     int before = mode;
@@ -27,10 +29,13 @@ int cuThreadExchangeStreamCaptureMode(int *exchanged) {
 int cuMemAlloc_v2(void **address, size_t bytes) {
     const char *most = getenv("STUB_MEMORY");
     __atomic_add_fetch(&stub_allocations, 1, __ATOMIC_SEQ_CST);
-    if (stub_capturing || (most && bytes > strtoull(most, 0, 10))) return 2;
+    if (stub_capturing || mode != RELAXED || (most && bytes > strtoull(most, 0, 10))) return 2;
     return (*address = calloc(bytes, 1)) ? 0 : 2;
 }
-int cuMemFree_v2(void *address) { return free(address), 0; }
+int cuMemFree_v2(void *address) {
+    if (mode != RELAXED) abort();
+    return free(address), 0;
+}
 
 int cuEventCreate(double **event, unsigned flags) {
     __atomic_add_fetch(&stub_events, 1, __ATOMIC_SEQ_CST);

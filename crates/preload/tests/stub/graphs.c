@@ -195,10 +195,22 @@ static void worth(void) {
         run_and_compare(plans[i], 0, 16, FLOAT, NCHW, 0, 0);
     }
     CHECK(stub_engines[2] == own + 1 && pieces(0, 16) == whole + 2);
-    // Asked a second time nothing but the engines is measured.
-    int calls = stub_all_calls();
+    // Asked a second time nothing is measured but the engines, and beside them what stands in their place.
+    int others = stub_all_calls() - pieces(0, 16);
     plans_of(graph_of(0, 16, FLOAT, NCHW, PLAIN), 0, plans);
-    CHECK(stub_all_calls() == calls);
+    CHECK(stub_all_calls() - pieces(0, 16) == others);
+}
+
+// 4x4 FFT_TILING, the fastest under 7 MiB, was measured with 2 ms and takes 10 today; the engines take 16, 8 and 1.7.
+static void slower(void) {
+    void *plans[3];
+    plans_of(graph_of(0, 16, FLOAT, NCHW, PLAIN), 0, plans);
+    CHECK(stub_all_calls() > 0 && stub_all_calls() == pieces(0, 4));
+    for (int i = 0; i < 3; i++) {
+        int own = stub_engines[i], fours = pieces(0, 4), is_ours = i == 0;
+        run_and_compare(plans[i], 0, 16, FLOAT, NCHW, 0, 0);
+        CHECK(stub_engines[i] == own + !is_ours && pieces(0, 4) == fours + 4 * is_ours);
+    }
 }
 
 // What is not one plain convolution of aligned operands.
@@ -283,6 +295,7 @@ int run(const char *scenario) {
         for (int i = 0; i < 36; i++) divided(i % 3, i / 3 % 2, strides[i / 6 % 3], i / 18, 4);
     if (!strcmp(scenario, "room")) divided(0, FLOAT, NCHW, 0, 7), divided(0, FLOAT, NCHW, 1, 7);
     if (!strcmp(scenario, "worth")) worth();
+    if (!strcmp(scenario, "slower")) slower();
     if (!strcmp(scenario, "foreign")) foreign();
     if (!strcmp(scenario, "capture")) capture();
     if (!strcmp(scenario, "careless")) careless();
