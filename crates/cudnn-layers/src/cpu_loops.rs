@@ -5,10 +5,7 @@ use crate::AxisExtents;
 use std::ops::Range;
 use tensor::{
     Accumulate, Cpu, Out,
-    cpu::{
-        SharedMut,
-        simd::{Lanes, WithLanes, dispatch},
-    },
+    cpu::{Lanes, SharedMut, WithLanes, dispatch},
 };
 
 /// Elements per task. Smaller blobs stay on the calling thread: waking another one costs as much as a few thousand
@@ -29,8 +26,7 @@ pub(crate) use inlined;
 #[inline(always)]
 pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
     struct Plain<F>(F);
-    impl<R, F: FnOnce() -> R> WithLanes for Plain<F> {
-        type Output = R;
+    impl<R, F: FnOnce() -> R> WithLanes<R> for Plain<F> {
         #[inline(always)]
         fn call<L: Lanes>(self, _: L) -> R {
             (self.0)()

@@ -2,7 +2,7 @@
 //! interleaved chains of additions, double precision above.
 
 use crate::AxisExtents;
-use tensor::cpu::simd::{LANES, Lanes, WithLanes, dispatch};
+use tensor::cpu::{LANES, Lanes, WithLanes, dispatch};
 
 /// Vectors summed independently, to hide the latency of additions.
 const CHAINS: usize = 4;
@@ -94,10 +94,9 @@ struct ChannelSums<'a, T, const INPUTS: usize, const COUNT: usize> {
     terms: T,
 }
 
-impl<T: Terms<INPUTS, COUNT>, const INPUTS: usize, const COUNT: usize> WithLanes
+impl<T: Terms<INPUTS, COUNT>, const INPUTS: usize, const COUNT: usize> WithLanes<[f64; COUNT]>
     for ChannelSums<'_, T, INPUTS, COUNT>
 {
-    type Output = [f64; COUNT];
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) -> [f64; COUNT] {
         let &AxisExtents { outer, axis, inner } = self.extents;

@@ -55,9 +55,7 @@ impl Format {
     pub const BF16: Self = Self { dtype: ElementType::Bf16, layout: AxisOrder::Nchw };
     /// Bytes.
     pub const U8: Self = Self { dtype: ElementType::U8, layout: AxisOrder::Nchw };
-}
 
-impl Format {
     /// The same elements in this order.
     pub const fn in_order(self, layout: AxisOrder) -> Self {
         Self { layout, ..self }

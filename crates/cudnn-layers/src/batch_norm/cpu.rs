@@ -6,7 +6,7 @@ use crate::{
     cpu_loops::{elements, for_each_channel, for_each_plane, inlined, put, put_if_any, rectified},
     cpu_sums::{Itself, SquaredDeviation, Terms, WithDeviation, channel_sums},
 };
-use tensor::{Accumulate, Cpu, Out, View, ViewMut, cpu::simd::Lanes};
+use tensor::{Accumulate, Cpu, Out, View, ViewMut, cpu::Lanes};
 
 pub(super) fn forward(
     cpu: &Cpu,

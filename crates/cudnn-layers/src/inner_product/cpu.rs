@@ -7,11 +7,7 @@ use crate::{
 };
 use tensor::{
     Accumulate, Cpu, Out, View, ViewMut,
-    cpu::{
-        block_gemm::{Left, block_gemm},
-        gemm::{Matrix, gemm},
-        simd::LANES,
-    },
+    cpu::{LANES, Left, Matrix, block_gemm, gemm},
 };
 
 /// The largest mini-batch whose products are bound by memory: above it, packing the weights pays.

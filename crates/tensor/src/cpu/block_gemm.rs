@@ -162,8 +162,6 @@ struct Product<'a, P> {
 }
 
 impl<P: Places> WithLanes for Product<'_, P> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let [m, n, k] = self.extents;

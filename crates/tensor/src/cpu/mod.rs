@@ -1,18 +1,21 @@
 //! The host's processor as a device: a pool of threads, SIMD, matrix products.
 
-pub mod block_gemm;
+mod block_gemm;
 mod denormals;
-pub mod gemm;
-pub mod parallel;
+mod gemm;
+mod parallel;
 mod processor;
-pub mod simd;
+mod simd;
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use std::{fmt, sync::Arc};
 use thiserror::Error;
 
+pub use block_gemm::{Left, MAX_VECTORS, block_gemm, block_gemm_ahead};
+pub use gemm::{Matrix, gemm};
 pub use parallel::SharedMut;
 pub use processor::{instruction_set, processor_name};
+pub use simd::{LANES, Lanes, WithLanes, dispatch};
 
 /// A pool of threads. Cheap to clone; clones share the pool.
 ///

@@ -12,7 +12,7 @@ use super::{Operands, Pass, axis::Axis, split};
 use crate::conv::ConvOp;
 use tensor::{
     Accumulate, ConvGeometry, Cpu,
-    cpu::gemm::{Matrix, gemm},
+    cpu::{Matrix, gemm},
     geometry::elements,
 };
 

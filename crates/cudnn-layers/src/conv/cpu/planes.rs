@@ -2,7 +2,7 @@
 
 use tensor::{
     Accumulate,
-    cpu::simd::{LANES, Lanes},
+    cpu::{LANES, Lanes},
 };
 
 /// Up to sixteen signals (planes of channels, filters): their first elements lie `stride` apart.

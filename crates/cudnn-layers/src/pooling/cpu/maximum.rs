@@ -11,7 +11,7 @@ use crate::{
 };
 use tensor::{
     Cpu, Out, PoolGeometry, View, ViewMut,
-    cpu::simd::{LANES, Lanes, WithLanes, dispatch},
+    cpu::{LANES, Lanes, WithLanes, dispatch},
 };
 
 /// The number of no tap: no pixel won.
@@ -157,7 +157,6 @@ struct Maxima<'a> {
 }
 
 impl WithLanes for Maxima<'_> {
-    type Output = ();
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let Self { g, phases, x, y, mask } = self;

@@ -125,10 +125,8 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     }
 }
 
-/// A computation generic over the lanes it runs on.
-pub trait WithLanes {
-    /// Its result.
-    type Output;
+/// A computation of a `T`, generic over the lanes it runs on.
+pub trait WithLanes<T = ()> {
     /// The computation; mark it `#[inline(always)]`, and everything hot that it calls.
-    fn call<L: Lanes>(self, lanes: L) -> Self::Output;
+    fn call<L: Lanes>(self, lanes: L) -> T;
 }

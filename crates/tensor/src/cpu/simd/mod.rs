@@ -5,11 +5,10 @@
 //! 16 channels or pixels mean the same on every machine.
 //!
 //! ```
-//! use tensor::cpu::simd::{dispatch, Lanes, WithLanes};
+//! use tensor::cpu::{dispatch, Lanes, WithLanes};
 //!
 //! struct Double<'a>(&'a mut [[f32; 16]]);
 //! impl WithLanes for Double<'_> {
-//!     type Output = ();
 //!     #[inline(always)] // so that it is compiled with the instruction set that `dispatch` chose
 //!     fn call<L: Lanes>(self, lanes: L) {
 //!         for block in self.0 {
@@ -39,7 +38,7 @@ use portable::Portable;
 pub use lanes::{LANES, Lanes, WithLanes};
 
 /// Runs `op` with the widest lanes of this processor.
-pub fn dispatch<Op: WithLanes>(op: Op) -> Op::Output {
+pub fn dispatch<T>(op: impl WithLanes<T>) -> T {
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(v4) = pulp::x86::V4::try_new() {
@@ -63,10 +62,9 @@ mod tests {
     use super::*;
 
     struct AllOps;
-    impl WithLanes for AllOps {
-        type Output = Vec<[f32; LANES]>;
+    impl WithLanes<Vec<[f32; LANES]>> for AllOps {
         #[inline(always)]
-        fn call<L: Lanes>(self, l: L) -> Self::Output {
+        fn call<L: Lanes>(self, l: L) -> Vec<[f32; LANES]> {
             let a = l.load(&std::array::from_fn(|lane| lane as f32 - 4.0));
             let (b, c) = (l.splat(3.0), l.load(&std::array::from_fn(|lane| (lane * lane) as f32)));
             let results = [l.add(a, b), l.sub(a, b), l.mul(a, b), l.mul_add(a, b, c), l.neg_mul_add(a, b, c)];

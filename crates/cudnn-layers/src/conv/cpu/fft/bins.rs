@@ -1,6 +1,6 @@
 //! Complex values of sixteen signals in memory.
 
-use tensor::cpu::simd::{LANES, Lanes};
+use tensor::cpu::{LANES, Lanes};
 
 /// Floats of a *bin*, one complex value of sixteen signals: sixteen real parts, then sixteen imaginary parts.
 pub(super) const BIN: usize = 2 * LANES;

@@ -9,10 +9,7 @@ use super::{
 use crate::conv::{ConvOp, cpu::planes::Signals};
 use tensor::{
     Accumulate,
-    cpu::{
-        SharedMut,
-        simd::{LANES, Lanes, WithLanes},
-    },
+    cpu::{LANES, Lanes, SharedMut, WithLanes},
 };
 
 /// Terms in one task.
@@ -36,8 +33,6 @@ impl AnalyseFilter<'_> {
 }
 
 impl WithLanes for AnalyseFilter<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, g) = (self.tiling, &self.tiling.geometry);
@@ -119,16 +114,7 @@ pub(super) struct SynthesiseFilter<'a> {
     pub(super) scratch: &'a mut [f32],
 }
 
-impl SynthesiseFilter<'_> {
-    /// The number of tasks.
-    pub(super) fn tasks(tiling: &Tiling) -> usize {
-        tiling.geometry.k
-    }
-}
-
 impl WithLanes for SynthesiseFilter<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, g) = (self.tiling, &self.tiling.geometry);

@@ -5,14 +5,11 @@ use super::{
     tiling::{Images, Tiling},
     transform::{fft, real_fft, real_inverse, untangle},
 };
-use crate::conv::cpu::planes::Signals;
+use crate::conv::cpu::planes::{Signals, store};
 use std::ops::Range;
 use tensor::{
     Accumulate,
-    cpu::{
-        SharedMut,
-        simd::{LANES, Lanes, WithLanes},
-    },
+    cpu::{LANES, Lanes, SharedMut, WithLanes},
 };
 
 /// Which sixteen channels of which sample.
@@ -47,16 +44,7 @@ pub(super) struct Analyse<'a> {
     pub(super) scratch: &'a mut [f32],
 }
 
-impl Analyse<'_> {
-    /// The number of tasks.
-    pub(super) fn tasks(tiling: &Tiling, images: &Images) -> usize {
-        tiling.geometry.n * tiling.geometry.groups * images.blocks()
-    }
-}
-
 impl WithLanes for Analyse<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, images, t) = (self.tiling, self.images, self.tiling.t);
@@ -106,9 +94,7 @@ fn transform_rows<L: Lanes>(
             let vectors = signals.gather(l, &planes[y * images.image[1] + x..], len);
             let mut at = images.position(1, corner[1], x);
             for &vector in &vectors[..len] {
-                let to: &mut [f32; LANES] =
-                    (&mut values.0[at * LANES..][..LANES]).try_into().expect("sixteen");
-                l.store(to, vector);
+                store(l, &mut values.0, at * LANES, vector);
                 at = if images.reversed { at.wrapping_sub(1) } else { at + 1 };
             }
         }
@@ -164,16 +150,7 @@ pub(super) struct Synthesise<'a> {
     pub(super) index: usize,
 }
 
-impl Synthesise<'_> {
-    /// The number of tasks.
-    pub(super) fn tasks(tiling: &Tiling) -> usize {
-        tiling.geometry.n * tiling.geometry.groups * tiling.extents[2]
-    }
-}
-
 impl WithLanes for Synthesise<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, image) = (self.tiling, self.tiling.result_image());

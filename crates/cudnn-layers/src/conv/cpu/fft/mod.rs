@@ -34,7 +34,7 @@ use image::{Analyse, Synthesise};
 use multiply::Multiply;
 use tensor::{
     Accumulate, ConvGeometry, Cpu,
-    cpu::{SharedMut, simd::dispatch},
+    cpu::{SharedMut, dispatch},
 };
 use tiling::{Images, Right, Tiling};
 
@@ -75,8 +75,20 @@ impl Pass for Tiling {
                 self.analyse(cpu, images, a, right, scratch);
             }
         }
-        self.multiply(cpu, [left, right], result, scratch);
-        self.synthesise(cpu, result, out, accumulate, scratch);
+        let (left, right, products) = (&*left, &*right, SharedMut::new(result));
+        cpu.for_each_scratch(Multiply::tasks(self), scratch, |index, scratch| {
+            dispatch(Multiply { tiling: self, left, right, result: products, index, scratch });
+        });
+        let (rows, out) = (&*result, SharedMut::new(out));
+        if self.op == ConvOp::BackwardFilter {
+            cpu.for_each_scratch(self.geometry.k, scratch, |index, scratch| {
+                dispatch(SynthesiseFilter { tiling: self, rows, out, accumulate, index, scratch });
+            });
+        } else {
+            cpu.for_each(self.blocks_of_all(self.extents[2]), |index| {
+                dispatch(Synthesise { tiling: self, rows, out, accumulate, index });
+            });
+        }
     }
 }
 
@@ -97,35 +109,13 @@ impl Tiling {
         scratch: &mut [f32],
     ) {
         let spectra = SharedMut::new(spectra);
-        cpu.for_each_scratch(Analyse::tasks(self, images), scratch, |index, scratch| {
+        cpu.for_each_scratch(self.blocks_of_all(images.blocks()), scratch, |index, scratch| {
             dispatch(Analyse { tiling: self, images, elements, spectra, index, scratch });
         });
     }
 
-    fn multiply(&self, cpu: &Cpu, [left, right]: [&[f32]; 2], result: &mut [f32], scratch: &mut [f32]) {
-        let result = SharedMut::new(result);
-        cpu.for_each_scratch(Multiply::tasks(self), scratch, |index, scratch| {
-            dispatch(Multiply { tiling: self, left, right, result, index, scratch });
-        });
-    }
-
-    fn synthesise(
-        &self,
-        cpu: &Cpu,
-        rows: &[f32],
-        out: &mut [f32],
-        accumulate: Accumulate,
-        scratch: &mut [f32],
-    ) {
-        let out = SharedMut::new(out);
-        if self.op == ConvOp::BackwardFilter {
-            cpu.for_each_scratch(SynthesiseFilter::tasks(self), scratch, |index, scratch| {
-                dispatch(SynthesiseFilter { tiling: self, rows, out, accumulate, index, scratch });
-            });
-        } else {
-            cpu.for_each(Synthesise::tasks(self), |index| {
-                dispatch(Synthesise { tiling: self, rows, out, accumulate, index });
-            });
-        }
+    /// Blocks of channels of all samples, if a group has so many.
+    fn blocks_of_all(&self, of_group: usize) -> usize {
+        self.geometry.n * self.geometry.groups * of_group
     }
 }

@@ -9,10 +9,7 @@ use super::{
 use std::ops::Range;
 use tensor::{
     Accumulate,
-    cpu::{
-        SharedMut,
-        simd::{Lanes, WithLanes},
-    },
+    cpu::{Lanes, SharedMut, WithLanes},
 };
 
 /// The task of one block of rows and of columns of the product, at one column of the spectra.
@@ -59,8 +56,6 @@ impl Part {
 }
 
 impl WithLanes for Multiply<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, t) = (self.tiling, self.tiling.t);

@@ -3,7 +3,7 @@
 use super::bins::{BIN, Bins, C};
 use tensor::{
     Accumulate,
-    cpu::simd::{LANES, Lanes},
+    cpu::{LANES, Lanes},
 };
 
 /// Rows and vectors of a register tile: 8 complex accumulators, 2 complex vectors of the right operand, a broadcast.

@@ -8,7 +8,7 @@ use crate::conv::tests::check;
 use rustfft::{FftPlanner, num_complex::Complex};
 use tensor::{
     ConvGeometry,
-    cpu::simd::{LANES, Lanes, WithLanes, dispatch},
+    cpu::{LANES, Lanes, WithLanes, dispatch},
     testing::random,
 };
 
@@ -19,8 +19,7 @@ struct Transform {
     signals: Work,
 }
 
-impl WithLanes for Transform {
-    type Output = Work;
+impl WithLanes<Work> for Transform {
     #[inline(always)]
     fn call<L: Lanes>(mut self, l: L) -> Work {
         let (mut work, mut spectra) = (Work::CLEARED, Work::CLEARED);
@@ -77,8 +76,7 @@ struct ThereAndBack {
     values: Work,
 }
 
-impl WithLanes for ThereAndBack {
-    type Output = [Work; 2];
+impl WithLanes<[Work; 2]> for ThereAndBack {
     #[inline(always)]
     fn call<L: Lanes>(mut self, l: L) -> [Work; 2] {
         let (mut work, [mut spectra, mut back]) = ([Work::CLEARED; 2], [Work::CLEARED; 2]);
@@ -117,8 +115,7 @@ struct Tangled {
     signals: Work,
 }
 
-impl WithLanes for Tangled {
-    type Output = [Work; 3];
+impl WithLanes<[Work; 3]> for Tangled {
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) -> [Work; 3] {
         let together = Transform { n: self.n, short: false, signals: self.signals }.call(l);

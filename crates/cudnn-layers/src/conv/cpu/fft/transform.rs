@@ -5,7 +5,7 @@
 
 use super::bins::{Bins, C, MAX, Work};
 use std::ops::Range;
-use tensor::cpu::simd::Lanes;
+use tensor::cpu::Lanes;
 
 /// Complex arithmetic.
 trait ComplexLanes: Lanes {

@@ -22,11 +22,7 @@ use crate::{
 use std::ops::Range;
 use tensor::{
     Accumulate, ConvGeometry, Cpu,
-    cpu::{
-        SharedMut,
-        block_gemm::{Left, MAX_VECTORS, block_gemm},
-        simd::{LANES, Lanes, WithLanes, dispatch},
-    },
+    cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch},
 };
 
 /// Pixels of a task: enough that turning a box of the filter costs little beside its use, so that to turn the filter
@@ -133,11 +129,6 @@ impl Phase {
         (panels, vectors.div_ceil(panels))
     }
 
-    /// Panels of all groups.
-    fn all_panels(&self) -> usize {
-        self.groups * self.panels().0
-    }
-
     /// The vectors of output channels of panel `index`.
     fn panel(&self, index: usize) -> Range<usize> {
         part(self.filter.out_channels.div_ceil(LANES), self.panels().0, index)
@@ -170,7 +161,7 @@ impl Phase {
             w: self.input[2],
         };
         let bands = self.pixels.pieces();
-        cpu.for_each_scratch(self.all_panels() * bands, scratch, |task, scratch| {
+        cpu.for_each_scratch(self.groups * self.panels().0 * bands, scratch, |task, scratch| {
             let (panel, band) = (task / bands, self.pixels.piece(task % bands));
             dispatch(Task { phase: self, input, filter, panel, band, out, accumulate, scratch });
         });
@@ -196,7 +187,6 @@ struct Task<'a> {
 }
 
 impl WithLanes for Task<'_> {
-    type Output = ();
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
         let [patch, weights, sums, turned] = self.phase.scratch().split(std::mem::take(&mut self.scratch));

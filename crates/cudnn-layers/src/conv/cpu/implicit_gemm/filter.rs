@@ -5,7 +5,7 @@ use crate::conv::cpu::{
     planes::{Signals, store},
 };
 use std::ops::Range;
-use tensor::cpu::simd::{LANES, Lanes};
+use tensor::cpu::{LANES, Lanes};
 
 /// A box of taps: input channels, tap rows, tap columns. Its taps are numbered by row, then channel, then column, so
 /// that the taps of consecutive rows are consecutive: an output whose upper or lower rows read only padding skips them.

@@ -20,11 +20,7 @@ use crate::conv::cpu::{
 use std::ops::Range;
 use tensor::{
     Accumulate, ConvGeometry, Cpu,
-    cpu::{
-        SharedMut,
-        block_gemm::{Left, MAX_VECTORS, block_gemm},
-        simd::{LANES, Lanes, WithLanes, dispatch},
-    },
+    cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch},
 };
 
 /// Pixels of a block: with up to 64 output channels it stays in the first-level cache.
@@ -179,7 +175,6 @@ struct Task<'a> {
 }
 
 impl WithLanes for Task<'_> {
-    type Output = ();
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
         let [patch, dy, sums, turned] = self.gradient.scratch().split(std::mem::take(&mut self.scratch));

@@ -8,7 +8,7 @@ use crate::conv::cpu::{
     split,
 };
 use std::ops::Range;
-use tensor::cpu::simd::{LANES, Lanes};
+use tensor::cpu::{LANES, Lanes};
 
 /// Elements of a thread's scratch.
 pub(super) struct Scratch {

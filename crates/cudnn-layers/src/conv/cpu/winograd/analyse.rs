@@ -7,31 +7,40 @@ use super::{
 };
 use crate::conv::cpu::split;
 use std::{marker::PhantomData, ops::Range};
-use tensor::cpu::{
-    SharedMut,
-    simd::{LANES, Lanes, WithLanes},
-};
+use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes, dispatch};
 
 /// Transforms rows of tiles of one operand, all channels of a group.
 ///
 /// A tile is a window of `IN x IN` pixels, and windows lie `M` apart. Columns of a row of tiles are
 /// transformed first and once, though neighbouring windows share some.
-pub(super) struct Analyse<'a, T, const IN: usize> {
-    pub(super) transform: PhantomData<T>,
-    pub(super) problem: &'a Problem,
-    pub(super) images: Images,
+struct Analyse<'a, T, const IN: usize> {
+    transform: PhantomData<T>,
+    problem: &'a Problem,
+    images: Images,
     /// Zeros above and left of the image.
-    pub(super) pad: [usize; 2],
-    pub(super) from: &'a [f32],
-    pub(super) group: usize,
+    pad: [usize; 2],
+    from: &'a [f32],
+    group: usize,
     /// Rows of tiles, counted over all images.
-    pub(super) rows: Range<usize>,
+    rows: Range<usize>,
     /// Rows are tiles, columns channels.
-    pub(super) layout: Spectrum,
-    pub(super) to: &'a SharedMut<'a>,
+    layout: Spectrum,
+    to: &'a SharedMut<'a>,
     /// The row of `layout` that the first tile becomes.
-    pub(super) first_tile: usize,
-    pub(super) scratch: &'a mut [f32],
+    first_tile: usize,
+    scratch: &'a mut [f32],
+}
+
+/// Runs [`Analyse`].
+pub(super) fn analyse<T: Transform<IN, A>, const IN: usize>(
+    problem: &Problem,
+    (images, pad, from): (Images, [usize; 2], &[f32]),
+    (group, rows): (usize, Range<usize>),
+    (layout, to, first_tile): (Spectrum, &SharedMut<'_>, usize),
+    scratch: &mut [f32],
+) {
+    let transform = PhantomData::<T>;
+    dispatch(Analyse { transform, problem, images, pad, from, group, rows, layout, to, first_tile, scratch });
 }
 
 /// Scratch of [`Analyse`] for up to `rows` rows of tiles.
@@ -46,8 +55,6 @@ fn width<const IN: usize>(problem: &Problem) -> usize {
 }
 
 impl<T: Transform<IN, A>, const IN: usize> WithLanes for Analyse<'_, T, IN> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
         let lens = [A * width::<IN>(self.problem) * LANES, self.images.w * LANES];

@@ -7,20 +7,16 @@
 //! faster than implicit GEMM.
 
 use super::{
-    analyse::{Analyse, analyse_scratch},
+    analyse::{analyse, analyse_scratch},
     filter::{FilterGradient, Part, TAPS},
-    layout::{Images, PANEL, Problem, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
-    minimal::{A, Input, M, OutputAdjoint, Transform},
+    layout::{PANEL, Problem, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
+    minimal::{A, Input, M, OutputAdjoint},
 };
 use crate::conv::cpu::{Operands, Pass, split};
-use std::{marker::PhantomData, ops::Range};
+use std::ops::Range;
 use tensor::{
     Accumulate, Cpu,
-    cpu::{
-        SharedMut,
-        block_gemm::{Left, block_gemm},
-        simd::{LANES, dispatch},
-    },
+    cpu::{LANES, Left, SharedMut, block_gemm, dispatch},
 };
 
 /// Tiles whose products are summed in registers before the sums go to memory: 16 channels and a panel of so many tiles
@@ -79,36 +75,15 @@ impl BackwardFilter {
     ) {
         let (Problem { input, output, pad, .. }, [inputs, outputs]) = (self.problem, to.map(SharedMut::new));
         cpu.for_each_scratch(2 * self.problem.rows(), workspace, |task, scratch| {
-            let place = (group, task / 2);
+            let (problem, row) = (&self.problem, task / 2);
+            let (place, tile) = ((group, row..row + 1), row * problem.cols());
             if task % 2 == 0 {
-                self.analyse::<Input, A>((input, pad, x), place, (self.inputs(), &inputs), scratch);
+                let to = (self.inputs(), &inputs, tile);
+                analyse::<Input, A>(problem, (input, pad, x), place, to, scratch);
             } else {
-                let images = (output, [0, 0], dy);
-                self.analyse::<OutputAdjoint, M>(images, place, (self.outputs(), &outputs), scratch);
+                let to = (self.outputs(), &outputs, tile);
+                analyse::<OutputAdjoint, M>(problem, (output, [0, 0], dy), place, to, scratch);
             }
-        });
-    }
-
-    /// Transforms a row of tiles of a group.
-    fn analyse<F: Transform<IN, A>, const IN: usize>(
-        &self,
-        (images, pad, from): (Images, [usize; 2], &[f32]),
-        (group, row): (usize, usize),
-        (layout, to): (Spectrum, &SharedMut<'_>),
-        scratch: &mut [f32],
-    ) {
-        dispatch(Analyse::<F, IN> {
-            transform: PhantomData,
-            problem: &self.problem,
-            images,
-            pad,
-            from,
-            group,
-            rows: row..row + 1,
-            layout,
-            to,
-            first_tile: row * self.problem.cols(),
-            scratch,
         });
     }
 

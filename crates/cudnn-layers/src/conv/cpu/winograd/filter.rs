@@ -5,14 +5,11 @@ use super::{
     minimal::{A, Filter, FilterAdjoint, square},
     pixels::{gather, pixels_len, scatter},
 };
-use crate::conv::ConvOp;
+use crate::conv::{ConvOp, cpu::planes::store};
 use std::ops::Range;
 use tensor::{
     Accumulate,
-    cpu::{
-        SharedMut,
-        simd::{LANES, Lanes, WithLanes},
-    },
+    cpu::{LANES, Lanes, SharedMut, WithLanes},
 };
 
 /// Taps of a filter.
@@ -61,8 +58,6 @@ pub(super) struct TransformFilter<'a> {
 const SCRATCH: usize = CHANNELS * LANES * LANES;
 
 impl WithLanes for TransformFilter<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let mut taps = [0.0; SCRATCH];
@@ -86,9 +81,7 @@ impl WithLanes for TransformFilter<'_> {
                 let points = square::<Filter, L, 3, A>(lanes, g);
                 for (targets, points) in targets.iter_mut().zip(&points) {
                     for (target, &point) in targets.iter_mut().zip(points) {
-                        let to = &mut target[channel * width + columns..][..LANES];
-                        // SAFETY: the slice has sixteen elements.
-                        unsafe { lanes.store_ptr(to.as_mut_ptr(), point) };
+                        store(lanes, target, channel * width + columns, point);
                     }
                 }
             }
@@ -132,8 +125,6 @@ pub(super) struct FilterGradient<'a> {
 }
 
 impl WithLanes for FilterGradient<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let mut taps = [0.0; pixels_len(CHANNELS * TAPS)];
@@ -149,9 +140,7 @@ impl WithLanes for FilterGradient<'_> {
                 }
                 let gradients = square::<FilterAdjoint, L, A, 3>(lanes, points);
                 for (tap, &gradient) in gradients.as_flattened().iter().enumerate() {
-                    let to = &mut taps[(channel * TAPS + tap) * LANES..][..LANES];
-                    // SAFETY: the slice has sixteen elements.
-                    unsafe { lanes.store_ptr(to.as_mut_ptr(), gradient) };
+                    store(lanes, &mut taps, (channel * TAPS + tap) * LANES, gradient);
                 }
             }
             let planes = Planes {

@@ -1,7 +1,7 @@
 //! The forward pass, and backward-data as the forward pass of rotated filters.
 
 use super::{
-    analyse::{Analyse, analyse_scratch},
+    analyse::{analyse, analyse_scratch},
     filter::{Part, TAPS, TransformFilter},
     layout::{CHANNELS, PANEL, Problem, Spectrum},
     minimal::{A, Input},
@@ -11,14 +11,10 @@ use crate::conv::{
     ConvOp,
     cpu::{Operands, Pass, split},
 };
-use std::{marker::PhantomData, ops::Range};
+use std::ops::Range;
 use tensor::{
     Accumulate, Cpu,
-    cpu::{
-        SharedMut,
-        block_gemm::{Left, block_gemm_ahead},
-        simd::dispatch,
-    },
+    cpu::{Left, SharedMut, block_gemm_ahead, dispatch},
 };
 
 /// Transformed input of a block of tiles: a part of the second-level cache (1 MiB and more per core), through which the
@@ -128,23 +124,13 @@ impl Forward {
 
     pub(super) fn analyse(
         &self,
-        (from, group, rows): (&[f32], usize, Range<usize>),
-        (layout, to, first_tile): (Spectrum, &SharedMut<'_>, usize),
+        from: &[f32],
+        place: (usize, Range<usize>),
+        to: (Spectrum, &SharedMut<'_>, usize),
         scratch: &mut [f32],
     ) {
-        dispatch(Analyse::<Input, A> {
-            transform: PhantomData,
-            problem: &self.problem,
-            images: self.problem.input,
-            pad: self.problem.pad,
-            from,
-            group,
-            rows,
-            layout,
-            to,
-            first_tile,
-            scratch,
-        });
+        let Problem { input, pad, .. } = self.problem;
+        analyse::<Input, A>(&self.problem, (input, pad, from), place, to, scratch);
     }
 
     fn fused_scratch(&self) -> usize {
@@ -161,7 +147,7 @@ impl Forward {
         let input_layout = self.inputs(self.block);
         let lens = [input_layout.len(), self.products(self.block, PANEL).len()];
         let ([inputs, products], scratch) = split(scratch, lens);
-        self.analyse((from, group, rows.clone()), (input_layout, &SharedMut::new(inputs), 0), scratch);
+        self.analyse(from, (group, rows.clone()), (input_layout, &SharedMut::new(inputs), 0), scratch);
         let filter_layout = self.filters();
         let (tiles, terms) = (rows.len() * self.problem.cols(), self.problem.input.channels);
         for panel in 0..filter_layout.panels() {

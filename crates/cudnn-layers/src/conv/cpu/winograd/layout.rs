@@ -3,7 +3,7 @@
 use super::minimal::{A, M};
 use crate::conv::ConvOp;
 use std::ops::Range;
-use tensor::{ConvGeometry, cpu::simd::LANES};
+use tensor::{ConvGeometry, cpu::LANES};
 
 /// Blocks of the widest panel of output channels: the width of the product's register tile.
 pub(super) const PANEL: usize = 3;

@@ -4,7 +4,7 @@
 //! evaluate both factors at `A = M + 2` points, multiply there, interpolate. In two dimensions every transform is
 //! applied to columns, then to rows (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
 
-use tensor::cpu::simd::Lanes;
+use tensor::cpu::Lanes;
 
 /// Outputs and points of a tile on each axis.
 pub(super) const M: usize = 4;

@@ -13,11 +13,7 @@ use super::{
 use crate::conv::cpu::{Operands, Pass, split};
 use tensor::{
     Accumulate, Cpu,
-    cpu::{
-        SharedMut,
-        block_gemm::{Left, block_gemm},
-        simd::{LANES, dispatch},
-    },
+    cpu::{LANES, Left, SharedMut, block_gemm, dispatch},
 };
 
 /// A forward pass in this form.
@@ -41,7 +37,7 @@ impl Pass for Nonfused {
             let shared = SharedMut::new(inputs);
             cpu.for_each_scratch(pass.tasks(), workspace, |task, scratch| {
                 let to = (input_layout, &shared, task * pass.block * pass.problem.cols());
-                pass.analyse((operands.a, group, pass.rows(task)), to, scratch);
+                pass.analyse(operands.a, (group, pass.rows(task)), to, scratch);
             });
             let shared = SharedMut::new(products);
             cpu.for_each_scratch(panels, workspace, |panel, scratch| {

@@ -4,10 +4,7 @@ use super::layout::Planes;
 use crate::conv::cpu::planes::{Signals, store};
 use tensor::{
     Accumulate,
-    cpu::{
-        SharedMut,
-        simd::{LANES, Lanes},
-    },
+    cpu::{LANES, Lanes, SharedMut},
 };
 
 /// Elements that [`gather`] writes and [`scatter`] reads for planes of `len` elements: whole 16 x 16 blocks.

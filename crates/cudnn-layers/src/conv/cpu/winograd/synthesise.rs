@@ -8,10 +8,7 @@ use super::{
 use std::ops::Range;
 use tensor::{
     Accumulate,
-    cpu::{
-        SharedMut,
-        simd::{LANES, Lanes, WithLanes},
-    },
+    cpu::{LANES, Lanes, SharedMut, WithLanes},
 };
 
 /// Transforms one panel of channels of rows of tiles into the output.
@@ -41,8 +38,6 @@ pub(super) fn synthesise_scratch(problem: &Problem, rows: usize) -> usize {
 }
 
 impl WithLanes for Synthesise<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
         let pixels = std::mem::take(&mut self.scratch);
