@@ -24,11 +24,9 @@ impl Cpu {
         task: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         let piece = self.scratch_piece(scratch.len());
-        let mut pieces: Vec<&mut [f32]> = if piece == 0 {
-            (0..self.threads()).map(|_| Default::default()).collect()
-        } else {
-            scratch.chunks_exact_mut(piece).take(self.threads()).collect()
-        };
+        let mut rest = scratch;
+        let next = |_| rest.split_off_mut(..piece).unwrap_or_default();
+        let mut pieces: Vec<&mut [f32]> = (0..self.threads()).map(next).collect();
         self.for_each_with(tasks, &mut pieces, |index, piece| task(index, piece));
     }
 

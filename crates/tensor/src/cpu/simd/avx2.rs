@@ -58,11 +58,6 @@ impl Lanes for Avx2 {
             self.0.avx._mm256_stream_ps(to.wrapping_add(8), v[1]);
         }
     }
-    #[inline(always)]
-    fn finish_streams(self) {
-        // SAFETY: AVX2 implies SSE.
-        unsafe { std::arch::x86_64::_mm_sfence() };
-    }
     /// Four 8 x 8 matrices, the two off the diagonal changing places.
     #[inline(always)]
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {

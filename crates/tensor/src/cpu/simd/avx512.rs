@@ -53,11 +53,6 @@ impl Lanes for Avx512 {
         unsafe { self.0.avx512f._mm512_stream_ps(to, v) };
     }
     #[inline(always)]
-    fn finish_streams(self) {
-        // SAFETY: AVX-512 implies SSE.
-        unsafe { std::arch::x86_64::_mm_sfence() };
-    }
-    #[inline(always)]
     unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {
         // SAFETY: masked lanes are not accessed, and the caller promises the others.
         unsafe { self.0.avx512f._mm512_maskz_loadu_ps(first_lanes(count), from) }

@@ -68,7 +68,13 @@ pub trait Lanes: Copy + Send + Sync + 'static {
 
     /// Orders this thread's streamed stores before all that follow.
     #[inline(always)]
-    fn finish_streams(self) {}
+    fn finish_streams(self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE belongs to x86-64.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
+        }
+    }
 
     /// The first `count` lanes (at most sixteen) from consecutive elements of any alignment, the others zero.
     ///
