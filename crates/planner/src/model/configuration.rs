@@ -96,16 +96,6 @@ impl Configuration {
         self.runs.iter().map(|run| run.count * run.micro.micro_batch).sum()
     }
 
-    /// Number of convolution calls.
-    pub fn len(&self) -> usize {
-        self.runs.iter().map(|run| run.count as usize).sum()
-    }
-
-    /// Whether it covers nothing.
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
     /// The least accurate class among its micro-configurations.
     pub fn max_error(&self) -> f32 {
         self.runs.iter().map(|run| run.micro.max_error).fold(0.0, f32::max)
