@@ -37,14 +37,10 @@ impl Region {
     }
 }
 
-/// How pixels between those of the source are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sampling {
-    /// Between the two nearest in each direction, as OpenCV does and hence Caffe: what lies further apart is not seen.
-    Nearest2,
-    /// Shrinking averages over all of the source, with triangular weights, as Pillow does and hence torchvision.
-    Averaging,
-}
+/// Between the two nearest pixels in each direction, as OpenCV does and hence Caffe: what lies further apart is not seen.
+pub(super) const NEAREST2: ResizeAlg = ResizeAlg::Interpolation(FilterType::Bilinear);
+/// Shrinking averages over all of the source, with triangular weights, as Pillow does and hence torchvision.
+pub(super) const AVERAGING: ResizeAlg = ResizeAlg::Convolution(FilterType::Bilinear);
 
 /// Memory that resizing needs, reused from image to image.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +56,7 @@ impl Resizer {
         from: Pixels<'_>,
         region: Region,
         to: [usize; 2],
-        sampling: Sampling,
+        sampling: ResizeAlg,
         into: &mut Vec<u8>,
     ) -> Result<(), String> {
         let Pixels { bytes, size, channels } = from;
@@ -74,14 +70,10 @@ impl Resizer {
             return Err(refused());
         }
         into.resize(len, 0);
-        let algorithm = match sampling {
-            Sampling::Nearest2 => ResizeAlg::Interpolation(FilterType::Bilinear),
-            Sampling::Averaging => ResizeAlg::Convolution(FilterType::Bilinear),
-        };
         let [left, top, width, height] =
             [region.left, region.top, region.size[1], region.size[0]].map(|place| place as f64);
         let options =
-            ResizeOptions::new().resize_alg(algorithm).crop(left, top, width, height).use_alpha(false);
+            ResizeOptions::new().resize_alg(sampling).crop(left, top, width, height).use_alpha(false);
         match channels {
             1 => self.resize_pixels::<U8>((bytes, size), (into, to), &options),
             3 => self.resize_pixels::<U8x3>((bytes, size), (into, to), &options),

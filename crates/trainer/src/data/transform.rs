@@ -6,7 +6,7 @@ use super::{
     augment::{jitter, region, rotate},
     mean_file::read_mean,
     order::below,
-    resize::{Pixels, Region, Resizer, Sampling},
+    resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer},
 };
 use crate::spec::{ColorJitter, HeightWidth, Mean, TransformParams};
 use ndarray::Array3;
@@ -143,9 +143,9 @@ impl Transform {
         if to == image.size && region == Region::whole(to) {
             return Ok(image);
         }
-        let is_ours =
-            self.params.min_area.or(self.params.resize.or(self.params.shorter_side).map(|_| 1.0)).is_some();
-        let sampling = if is_ours { Sampling::Averaging } else { Sampling::Nearest2 };
+        let TransformParams { resize, shorter_side, min_area, .. } = &self.params;
+        let is_ours = min_area.is_some() || resize.or(*shorter_side).is_some();
+        let sampling = if is_ours { AVERAGING } else { NEAREST2 };
         resizer.resize(image, region, to, sampling, into)?;
         Ok(Pixels { bytes: into, size: to, channels })
     }

@@ -162,13 +162,8 @@ impl Recipe {
     ///
     /// Where nothing normalizes between layers it is Adam's: gradients of other layers differ by orders of magnitude then,
     /// and at the rates of SGD for large sets a small one teaches nothing, and at higher ones the net diverges.
-    pub fn solver(
-        &self,
-        survey: &Survey,
-        (template, model): (&NetSpec, Option<&SolverSpec>),
-        prefix: &str,
-    ) -> String {
-        let &Self { batch, epochs, seed, .. } = self;
+    pub fn solver(&self, survey: &Survey, like: (&NetSpec, Option<&SolverSpec>), prefix: &str) -> String {
+        let (&Self { batch, epochs, seed, .. }, (template, model)) = (self, like);
         let epoch = survey.train.1.div_ceil(batch);
         let prefix = quoted(prefix);
         let is_norm = |layer: &LayerSpec| matches!(layer.kind, LayerKind::BatchNorm(_));

@@ -3,10 +3,11 @@
 use crate::{
     data::{
         Draw, Phase, Sample, Transform, TransformScratch,
-        resize::{Pixels, Region, Resizer, Sampling},
+        resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer},
     },
     spec::{Mean, TransformParams},
 };
+use fast_image_resize::ResizeAlg;
 use tensor::MemoryError;
 
 /// Pixel value = 100 channel + 10 row + column.
@@ -128,7 +129,7 @@ fn misfits_are_named() {
 }
 
 /// Resizes `pixels` of three channels.
-fn resize(pixels: &[u8], size: [usize; 2], to: [usize; 2], sampling: Sampling) -> Vec<u8> {
+fn resize(pixels: &[u8], size: [usize; 2], to: [usize; 2], sampling: ResizeAlg) -> Vec<u8> {
     let (mut out, image) = (Vec::new(), Pixels { bytes: pixels, size, channels: 3 });
     Resizer::default().resize(image, Region::whole(size), to, sampling, &mut out).unwrap();
     assert_eq!(out.len(), 3 * to[0] * to[1]);
@@ -138,7 +139,7 @@ fn resize(pixels: &[u8], size: [usize; 2], to: [usize; 2], sampling: Sampling) -
 #[test]
 fn resizing_keeps_an_equal_size_and_constant_images() {
     let pixels: Vec<u8> = (0..18).collect();
-    for sampling in [Sampling::Nearest2, Sampling::Averaging] {
+    for sampling in [NEAREST2, AVERAGING] {
         assert_eq!(resize(&pixels, [2, 3], [2, 3], sampling), pixels);
         assert_eq!(resize(&[251; 36], [3, 4], [7, 2], sampling), [251; 42]);
     }
@@ -150,7 +151,7 @@ fn averaging_is_what_pillow_does() {
     let pixels: Vec<u8> = (0..105u32).map(|i| (37 * i * i + 11 * i) as u8).collect();
     let expected: [u8; 18] =
         [107, 123, 162, 96, 121, 155, 141, 176, 141, 117, 134, 123, 73, 72, 117, 133, 119, 120];
-    let found = resize(&pixels, [5, 7], [2, 3], Sampling::Averaging);
+    let found = resize(&pixels, [5, 7], [2, 3], AVERAGING);
     assert!(found.iter().zip(expected).all(|(&found, expected)| found.abs_diff(expected) <= 1), "{found:?}");
 }
 
@@ -159,7 +160,7 @@ fn resizing_interpolates_between_pixel_centres() {
     let index = (0..5).flat_map(|y| (0..7).flat_map(move |x| (0..3).map(move |c| (c, y, x))));
     let pixels: Vec<u8> = index.map(|(c, y, x)| (100 * c + 10 * y + x) as u8).collect();
     for to in [[10, 14], [3, 4], [5, 21], [1, 1], [16, 2]] {
-        let out = resize(&pixels, [5, 7], to, Sampling::Nearest2);
+        let out = resize(&pixels, [5, 7], to, NEAREST2);
         for (i, &found) in out.iter().enumerate() {
             let (channel, y, x) = (i % 3, i / 3 / to[1], i / 3 % to[1]);
             let at = |d: usize, src: usize, dst: usize| {
