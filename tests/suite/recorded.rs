@@ -43,8 +43,8 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
     let table = format!("--device recorded:{RECORDED}");
     refused(
         &folder,
-        &format!("plan --conv n=256,c=64,h=27,k=192,r=5,groups=2,name=mine {table}"),
-        &["mine Forward (64x27x27, 192 filters 5x5, 2 groups)", "resembles", "jsonl"],
+        &format!("plan --conv n=256,c=64,h=27,k=192,r=5,groups=64,name=mine {table}"),
+        &["mine Forward (64x27x27, 192 filters 5x5, 64 groups)", "resembles", "jsonl"],
     );
     refused(&folder, &recorded("--batch 5000"), &["conv1 Forward", "micro-batch 5000", "up to 256 samples"]);
     refused(&folder, "plan --conv n=2,c=1,h=3,k=1,r=1 --device recorded:nowhere.jsonl", &["nowhere.jsonl"]);
@@ -109,9 +109,10 @@ fn what_was_not_recorded_is_estimated_and_says_how_well() {
     assert!(1.0 < median && median < 1.5 && median < most, "{error}");
     // A layer of nobody's net; and on a table of powers of two, other sizes.
     folder.succeed("plan --conv n=256,c=96,h=27,k=256,r=5,pad=2 --device h200");
+    folder.succeed("plan --model caffe_alexnet --device h200");
     assert!(folder.json(&recorded("--batch 100"))["estimate"]["estimated"].as_u64() > Some(10));
     // What nothing can be scaled to is named with what it was to be planned from.
     let from = "cannot plan from the tables of h200 in this program: cannot profile conv Forward (64x27x27";
-    let grouped = "plan --conv n=8,c=64,h=27,k=64,r=5,pad=2,groups=4 --device h200";
-    refused(&folder, grouped, &[from, "nothing recorded resembles it (Forward, FP32, 4 groups)"]);
+    let grouped = "plan --conv n=8,c=64,h=27,k=64,r=5,pad=2,groups=8 --device h200";
+    refused(&folder, grouped, &[from, "nothing recorded resembles it (Forward, FP32, 8 groups)"]);
 }
