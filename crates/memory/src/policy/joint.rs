@@ -95,8 +95,7 @@ struct Search<'a> {
     fits: Vec<(f64, Choice)>,
     /// The best where bytes too much are paid for.
     lacks: Option<(f64, Choice)>,
-    /// All that was placed, with time and workspaces in the memory that it was found for; the time is infinite if it
-    /// does not fit.
+    /// All that was placed, with its time (infinite if it does not fit) and workspaces in the memory it was found for.
     found: Vec<(f64, Fitting<'a>, Vec<[Bytes; 2]>)>,
     /// What changes are taken from: each is good somewhere.
     known: Vec<Choice>,
