@@ -192,21 +192,15 @@ fn take(end: &mut Bytes, bytes: Bytes) -> Spot {
 
 impl NetPlaces {
     fn new(net: &Outline, schedule: Schedule, kept: &Kept<'_>, index: usize) -> Self {
-        let transient: Vec<(usize, Residence)> = (schedule.buffers.iter().enumerate())
-            .filter(|(_, (buffer, _))| !buffer.outlives())
-            .flat_map(|(at, (_, residences))| residences.iter().map(move |&residence| (at, residence)))
-            .collect();
-        let in_place = |place: Place| -> (Vec<usize>, Vec<Residence>) {
-            transient.iter().filter(|(_, residence)| residence.place == place).copied().unzip()
-        };
-        let (owners, residences) = in_place(Place::Device);
-        let is_scratch = |at: usize| matches!(schedule.buffers[owners[at]].0, Buffer::Scratch(_));
+        let [(buffers, residences), (_, copies)] =
+            [Place::Device, Place::Host].map(|at| schedule.transient(at));
+        let is_scratch = |at: usize| matches!(buffers[at], Buffer::Scratch(_));
         // Placing scratch last may need more, and may need less; with it last, a plan made for a budget of memory fits
         // that.
         let by_size = place(&residences, |_| false);
         let last = place(&residences, is_scratch);
         let device = if last.len < by_size.len { last } else { by_size };
-        let slab = place(&in_place(Place::Host).1, |_| false);
+        let slab = place(&copies, |_| false);
         let mut next = [device.offsets.iter(), slab.offsets.iter()];
         let base = kept.end();
         let mut offset =
@@ -215,16 +209,14 @@ impl NetPlaces {
                 (None, Place::Device) => base + Bytes(*next[0].next().expect("placed")),
                 (None, Place::Host) => Bytes(*next[1].next().expect("placed")),
             };
-        let buffers = schedule.buffers.iter();
-        let offsets =
-            buffers.map(|(buffer, all)| all.iter().map(|one| offset(*buffer, one)).collect()).collect();
+        let all = schedule.buffers.iter();
+        let offsets = all.map(|(buffer, all)| all.iter().map(|one| offset(*buffer, one)).collect()).collect();
         let segments = schedule.actions.iter().enumerate().filter_map(|(at, &action)| {
             let Scratch::Segment { offset, bytes } = scratch(net, action) else { return None };
             Some((at, Spot { offset: kept.segments.offset + offset, bytes }))
         });
         let total = |kind: fn(&Buffer) -> bool| {
-            let of_kind = transient.iter().filter(|(at, _)| kind(&schedule.buffers[*at].0));
-            of_kind.filter(|(_, one)| one.place == Place::Device).map(|(_, one)| one.bytes).sum()
+            buffers.iter().zip(&residences).filter(|(buffer, _)| kind(buffer)).map(|(_, one)| one.bytes).sum()
         };
         let report = NetMemory {
             data: total(|buffer| matches!(buffer, Buffer::Data(_))),

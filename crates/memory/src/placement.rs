@@ -12,44 +12,61 @@ pub struct Placement {
     pub len: u64,
 }
 
+/// So many buffers are placed once more at most, to find a better order.
+const AGAIN: usize = 2000;
+
 /// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all
 /// others.
 ///
 /// Largest first, of equal ones the earliest first, each at the lowest offset where it fits between those already
-/// placed: simple, deterministic, and on the nets of `models/` at most a few percent above [`lower_bound`] (the optimum
-/// is NP-hard; Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it places perfectly.
+/// placed (the optimum is NP-hard; Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it places perfectly.
+/// Where it takes more than [`lower_bound`], what ends highest moves to half its place in the order, again and again:
+/// the best order counts. What goes last has no part in that, so that the others lie where they would without it.
 pub fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool) -> Placement {
     let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
     order.sort_by_key(|&index| {
         let Residence { bytes, first, .. } = buffers[index];
         (goes_last(index), std::cmp::Reverse(bytes.0), first, index)
     });
-    let mut placement = Placement { offsets: vec![0; buffers.len()], len: 0 };
-    let mut placed = Placed::default();
-    for index in order {
-        let len = buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
-        let offset = placed.lowest(&buffers[index], len);
-        placed.insert(Block { offset, end: offset + len, life: buffers[index] });
-        placement.offsets[index] = offset;
-        placement.len = placement.len.max(offset + len);
+    let last = order.split_off(order.partition_point(|&index| !goes_last(index)));
+    let least = alive(order.iter().map(|&index| &buffers[index])).into_iter().max().unwrap_or(0);
+    let mut best = Placed::default().add(buffers, &order);
+    let mut offsets = best.placement.offsets.clone();
+    for _ in 0..AGAIN / order.len().max(1) {
+        if best.placement.len <= least {
+            break;
+        }
+        for at in 0..order.len() {
+            if offsets[order[at]] + buffers[order[at]].bytes.align_up(ALIGNMENT).0 >= best.placement.len {
+                order[at / 2..=at].rotate_right(1);
+            }
+        }
+        let now = Placed::default().add(buffers, &order);
+        offsets.clone_from(&now.placement.offsets);
+        best = if now.placement.len < best.placement.len { now } else { best };
     }
-    placement
+    best.add(buffers, &last).placement
 }
 
 /// No placement is smaller than the most that lives at any one step.
 pub fn lower_bound(buffers: &[Residence]) -> u64 {
-    let steps = buffers.iter().map(|buffer| buffer.last + 2).max().unwrap_or(0);
+    alive(buffers.iter()).into_iter().max().unwrap_or(0)
+}
+
+/// What lives at each step.
+pub(crate) fn alive<'a>(buffers: impl Iterator<Item = &'a Residence> + Clone) -> Vec<u64> {
+    let steps = buffers.clone().map(|buffer| buffer.last + 2).max().unwrap_or(0);
     let mut changes = vec![[0, 0]; steps]; // what comes to life and what has died
     for buffer in buffers {
-        let len = buffer.bytes.0.next_multiple_of(ALIGNMENT);
+        let len = buffer.bytes.align_up(ALIGNMENT).0;
         changes[buffer.first][0] += len;
         changes[buffer.last + 1][1] += len;
     }
-    let alive = changes.iter().scan(0, |alive, [born, died]| {
+    let sums = changes.iter().scan(0, |alive, [born, died]| {
         *alive = *alive + born - died;
         Some(*alive)
     });
-    alive.max().unwrap_or(0)
+    sums.collect()
 }
 
 /// A buffer that has its place.
@@ -63,7 +80,10 @@ struct Block {
 /// Blocks by rising offset, in runs. Mostly all of a run or nothing of it is alive together with a new buffer, and the
 /// search for a place takes the run in one step: 30,000 layers would need a billion steps from block to block.
 #[derive(Default)]
-struct Placed(Vec<Run>);
+struct Placed {
+    runs: Vec<Run>,
+    placement: Placement,
+}
 
 /// Most blocks of a run.
 const RUN: usize = 256;
@@ -79,10 +99,23 @@ struct Run {
 }
 
 impl Placed {
+    /// Places those of `order`, in that order.
+    fn add(mut self, buffers: &[Residence], order: &[usize]) -> Self {
+        self.placement.offsets.resize(buffers.len(), 0);
+        for &index in order {
+            let (life, len) = (buffers[index], buffers[index].bytes.align_up(ALIGNMENT).0);
+            let offset = self.lowest(&life, len);
+            self.insert(Block { offset, end: offset + len, life });
+            self.placement.offsets[index] = offset;
+            self.placement.len = self.placement.len.max(offset + len);
+        }
+        self
+    }
+
     /// The lowest offset at which `len` bytes are free as long as `life` lasts.
     fn lowest(&self, life: &Residence, len: u64) -> u64 {
         let mut offset = 0;
-        for run in &self.0 {
+        for run in &self.runs {
             if run.blocks[0].offset >= offset + len {
                 break;
             }
@@ -104,17 +137,17 @@ impl Placed {
     }
 
     fn insert(&mut self, block: Block) {
-        let next = self.0.partition_point(|run| run.blocks[0].offset < block.offset);
-        if self.0.is_empty() {
-            return self.0.push(Run::new(vec![block]));
+        let next = self.runs.partition_point(|run| run.blocks[0].offset < block.offset);
+        if self.runs.is_empty() {
+            return self.runs.push(Run::new(vec![block]));
         }
         let at = next.saturating_sub(1);
-        let mut blocks = std::mem::take(&mut self.0[at].blocks);
+        let mut blocks = std::mem::take(&mut self.runs[at].blocks);
         blocks.insert(blocks.partition_point(|other| other.offset < block.offset), block);
         if blocks.len() > RUN {
-            self.0.insert(at + 1, Run::new(blocks.split_off(RUN / 2)));
+            self.runs.insert(at + 1, Run::new(blocks.split_off(RUN / 2)));
         }
-        self.0[at] = Run::new(blocks);
+        self.runs[at] = Run::new(blocks);
     }
 }
 
@@ -180,6 +213,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn nearly_all_of_many_small_sets_take_no_more_than_lives_at_once() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let mut is_tight = || {
+            let buffers: Vec<Residence> = (0..20)
+                .map(|_| {
+                    let first = rng.random_range(0..40);
+                    buffer(ALIGNMENT << rng.random_range(0..5), first, first + rng.random_range(0..15))
+                })
+                .collect();
+            place(&buffers, |_| false).len == lower_bound(&buffers)
+        };
+        let tight = (0..200).filter(|_| is_tight()).count();
+        assert!(tight >= 180, "{tight} of 200");
+    }
+
     /// The definitions, block by block and step by step.
     #[test]
     fn runs_change_no_place_and_sums_no_bound() {
@@ -192,16 +241,15 @@ mod tests {
                     buffer(rng.random_range(0..20u64) * 50, first, rng.random_range(first..steps))
                 })
                 .collect();
-            let placement = place(&buffers, |index| index % 3 == 1);
-            let mut order: Vec<usize> = (0..buffers.len()).collect();
-            order.sort_by_key(|&index| {
-                (index % 3 == 1, std::cmp::Reverse(buffers[index].bytes.0), buffers[index].first, index)
-            });
+            let mut order: Vec<usize> =
+                (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
+            order.sort_by_key(|&index| (index % 3 == 1, std::cmp::Reverse(buffers[index].bytes.0)));
+            let placement = Placed::default().add(&buffers, &order).placement;
             let end =
                 |index: usize| placement.offsets[index] + buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
             for (done, &index) in order.iter().enumerate() {
                 let mut met: Vec<usize> = order[..done].to_vec();
-                met.retain(|&other| buffers[other].meets(&buffers[index]) && buffers[other].bytes.0 > 0);
+                met.retain(|&other| buffers[other].meets(&buffers[index]));
                 met.sort_by_key(|&other| placement.offsets[other]);
                 let len = buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
                 let lowest = met.iter().try_fold(0, |offset: u64, &other| {

@@ -47,7 +47,7 @@ impl Room {
         let order: HashMap<Action, usize> = schedule.actions.iter().copied().zip(0..).collect();
         let action = |&(node, pass): &(usize, usize)| [Action::Forward(node), Action::Backward(node)][pass];
         let holes = steps.iter().map(|step| beside.holes(order[&action(step)])).collect();
-        Self { base: ArenaLayout::base(&nets).0, end: beside.end(), holes }
+        Self { base: ArenaLayout::base(&nets).0, end: beside.placement.len, holes }
     }
 }
 
@@ -58,57 +58,36 @@ impl Headroom for Room {
     }
 
     fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
-        largest(&self.holes[kernel], budget.0.saturating_sub(self.base))
+        largest(&self.holes[kernel], budget.saturating_sub(Bytes(self.base)))
     }
 
     fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
-        Bytes(self.base + self.end.max(smallest_end(&self.holes[kernel], workspace)))
+        let len = workspace.0.next_multiple_of(ALIGNMENT);
+        let ends = self.holes[kernel].iter().filter(|(first, last)| last - first >= len);
+        let end = ends.map(|(first, _)| first + len).min().expect("the last hole is open");
+        Bytes(self.base + self.end.max(end))
     }
-}
-
-/// The largest workspace that lies in one of `holes` before `end`.
-pub(crate) fn largest(holes: &[(u64, u64)], end: u64) -> Bytes {
-    let free = |&(first, last): &(u64, u64)| last.min(end).saturating_sub(first);
-    let largest = holes.iter().map(free).max().unwrap_or(0);
-    Bytes(largest / ALIGNMENT * ALIGNMENT)
-}
-
-/// Where the memory must end at least for `workspace` to lie in one of `holes`.
-pub(crate) fn smallest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
-    let len = workspace.0.next_multiple_of(ALIGNMENT);
-    let ends = holes.iter().filter(|(first, last)| last - first >= len);
-    ends.map(|(first, _)| first + len).min().expect("the last hole is open")
 }
 
 /// Everything but workspaces, in its places.
 pub(crate) struct Beside {
-    pub(crate) buffers: Vec<Buffer>,
-    pub(crate) residences: Vec<Residence>,
+    residences: Vec<Residence>,
     placement: Placement,
 }
 
 impl Beside {
-    /// What comes and goes on the device in `schedule`, as [`ArenaLayout`] places it when scratch goes last.
+    /// As [`ArenaLayout`] places it when scratch goes last.
     pub(crate) fn new(schedule: &Schedule) -> Self {
-        let transient = schedule.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
-        let (buffers, residences): (Vec<Buffer>, Vec<Residence>) = transient
-            .flat_map(|(buffer, all)| all.iter().map(move |&one| (*buffer, one)))
-            .filter(|(_, one)| one.place == Place::Device)
-            .unzip();
+        let (buffers, residences) = schedule.transient(Place::Device);
         let placement = place(&residences, |index| matches!(buffers[index], Buffer::Scratch(_)));
-        Self { buffers, residences, placement }
-    }
-
-    /// What it takes.
-    pub(crate) fn end(&self) -> u64 {
-        self.placement.len
+        Self { residences, placement }
     }
 
     /// Where nothing lies at action `at`, by rising offset: (first, one past the last), the one behind the last buffer
     /// open to the end.
     pub(crate) fn holes(&self, at: usize) -> Vec<(u64, u64)> {
-        let alive = std::iter::zip(&self.residences, &self.placement.offsets)
-            .filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));
+        let alive = std::iter::zip(&self.residences, &self.placement.offsets);
+        let alive = alive.filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));
         let mut taken: Vec<(u64, u64)> =
             alive.map(|(one, &offset)| (offset, offset + one.bytes.0.next_multiple_of(ALIGNMENT))).collect();
         taken.sort_unstable();
@@ -122,4 +101,10 @@ impl Beside {
         holes.push((end, u64::MAX));
         holes
     }
+}
+
+/// The largest of `holes` before `end`.
+pub(crate) fn largest(holes: &[(u64, u64)], end: Bytes) -> Bytes {
+    let free = |&(first, last): &(u64, u64)| last.min(end.0).saturating_sub(first);
+    Bytes(holes.iter().map(free).max().unwrap_or(0) / ALIGNMENT * ALIGNMENT)
 }

@@ -217,6 +217,13 @@ impl Schedule {
         self.buffers.binary_search_by_key(&buffer, |&(buffer, _)| buffer).ok()
     }
 
+    /// What comes and goes in `place`: each residence, with the buffer that has it.
+    pub(crate) fn transient(&self, place: Place) -> (Vec<Buffer>, Vec<Residence>) {
+        let transient = self.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
+        let each = transient.flat_map(|(buffer, all)| all.iter().map(move |&one| (*buffer, one)));
+        each.filter(|(_, one)| one.place == place).unzip()
+    }
+
     /// The residence of `buffer` in `place` at action `at`.
     fn residence(&self, buffer: Buffer, place: Place, at: usize) -> Option<&Residence> {
         let mut residences = self.buffers[self.find(buffer)?].1.iter();

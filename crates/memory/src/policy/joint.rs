@@ -78,7 +78,7 @@ impl Problem<'_> {
             leanest = search.lacks.map_or(leanest, |(_, choice)| choice);
         }
         let fitting = Fitting::new(self.outline, self.costs, self.carry_out(&leanest, 0).actions(self));
-        (fitting.workspaces(Bytes::ZERO).err().unwrap_or_default(), leanest)
+        (fitting.workspaces(Bytes::ZERO, false).err().unwrap_or_default(), leanest)
     }
 }
 
@@ -95,8 +95,8 @@ struct Search<'a> {
     fits: Vec<(f64, Choice)>,
     /// The best where bytes too much are paid for.
     lacks: Option<(f64, Choice)>,
-    /// All that was placed, with its time in the memory that it was found for; that is infinite if it does not fit.
-    found: Vec<(f64, Fitting<'a>)>,
+    /// All that was placed, with its time (infinite if it does not fit) and workspaces in the memory it was found for.
+    found: Vec<(f64, Fitting<'a>, Vec<[Bytes; 2]>)>,
     /// What changes are taken from: each is good somewhere.
     known: Vec<Choice>,
     random: Random,
@@ -130,24 +130,23 @@ impl<'a> Search<'a> {
     fn run(&mut self, budget: Bytes, step: u64) {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();
-        self.place(&problem.keep(), 0);
-        self.place(&leanest, 0);
+        self.place(&problem.keep(), 0, Bytes::ZERO);
+        self.place(&leanest, 0, Bytes::ZERO);
         let least = problem.carry_out(&leanest, 0).peak;
         self.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
         let step = ((step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT) as usize;
         let capacities = (least..=budget.0).step_by(step).filter(|_| floor.floor <= budget);
-        let swapped = |search: &mut Self, budget| {
-            let choice = problem.swapped(budget).ok();
-            choice.into_iter().for_each(|(choice, capacity, _)| search.place(&choice, capacity));
-        };
-        swapped(self, floor.floor);
         for (number, capacity) in capacities.enumerate() {
             self.climb(number, capacity);
-            if self.found.iter().any(|(ms, _)| *ms <= self.problem.unlimited_ms * (1.0 + 1e-9)) {
+            if self.found.iter().any(|(ms, ..)| *ms <= self.problem.unlimited_ms * (1.0 + 1e-9)) {
                 break;
             }
         }
-        swapped(self, budget);
+        for within in [floor.floor.min(budget), budget] {
+            if let Ok((choice, capacity, _)) = problem.swapped(within) {
+                self.place(&choice, capacity, within);
+            }
+        }
     }
 
     /// Goes on to prices for another capacity: those of a byte stay.
@@ -184,34 +183,37 @@ impl<'a> Search<'a> {
             self.anneal(start, trials, hot);
         }
         for (ms, choice) in &self.fits.clone() {
-            if self.found.iter().all(|(other_ms, _)| ms < other_ms) {
-                self.place(choice, capacity);
+            if self.found.iter().all(|(other_ms, ..)| ms < other_ms) {
+                self.place(choice, capacity, Bytes(capacity));
             }
         }
     }
 
-    /// Places a choice that was found for `capacity`, wherever that ends.
-    fn place(&mut self, choice: &Choice, capacity: u64) {
+    /// Places a choice that was found for `capacity` within `budget`, or wherever that ends.
+    fn place(&mut self, choice: &Choice, capacity: u64, budget: Bytes) {
         let problem = self.problem;
         let carried = problem.carry_out(choice, capacity);
         if carried.host > problem.costs.host.0 {
             return;
         }
         let fitting = Fitting::new(problem.outline, problem.costs, carried.actions(problem));
-        let ms = fitting
-            .workspaces(Bytes(capacity))
-            .map_or(f64::INFINITY, |workspace| fitting.time_ms(&workspace));
-        self.found.push((ms, fitting));
+        let workspace = fitting.workspaces(budget, true);
+        let ms = workspace.as_ref().map_or(f64::INFINITY, |workspace| fitting.time_ms(workspace));
+        self.found.push((ms, fitting, workspace.unwrap_or_default()));
     }
 
-    /// The fastest of what was found, within `budget`.
+    /// The fastest of what was found: as it was placed for less, or with the workspaces of `budget`.
     fn best(&self, budget: Bytes) -> Option<MemoryPlan> {
-        let timed = self.found.iter().filter_map(|(_, fitting)| {
-            let workspace = fitting.workspaces(budget).ok()?;
-            Some((fitting.time_ms(&workspace), fitting, workspace))
-        });
-        let (_, fitting, workspace) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        Some(fitting.plan(workspace, budget).expect("it was placed"))
+        let mut best: Option<(f64, &Fitting<'_>, Vec<[Bytes; 2]>)> = None;
+        for (ms, fitting, workspace) in self.found.iter().rev() {
+            let least_ms = best.as_ref().map_or(f64::INFINITY, |best| best.0);
+            let before = (*ms < least_ms).then(|| (*ms, fitting, workspace.clone()));
+            let hopes = fitting.time_ms(&fitting.ideal(budget)) < least_ms;
+            let now = hopes.then(|| fitting.workspaces(budget, false).ok()).flatten();
+            let now = now.map(|workspace| (fitting.time_ms(&workspace), fitting, workspace));
+            best = [before, now, best].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        best.map(|(_, fitting, workspace)| fitting.plan(workspace, budget).expect("it was placed"))
     }
 
     /// What a choice costs, noted if it is among the best; if that is more than `most`, perhaps less than it costs.
@@ -348,7 +350,7 @@ mod tests {
                 let fitting =
                     all(&problem).filter(|choice| problem.carry_out(choice, capacity).peak <= capacity);
                 let mut every = Search::new(&problem);
-                fitting.for_each(|choice| every.place(&choice, capacity));
+                fitting.for_each(|choice| every.place(&choice, capacity, budget));
                 let best_ms = every.best(budget).map_or(f64::INFINITY, |plan| plan.planned_ms());
                 let plan = joint(outline, costs, budget).unwrap();
                 let (planned_ms, bound_ms) = (plan.planned_ms(), plan.bound_ms);

@@ -8,10 +8,10 @@ use crate::{
     layout::ArenaLayout,
     outline::{Outline, Scratch},
     placement::place,
-    room::{Beside, largest, smallest_end},
-    schedule::{Action, Buffer, Schedule, ScheduleError},
+    room::{Beside, largest},
+    schedule::{Action, Buffer, Place, Residence, Schedule, ScheduleError},
 };
-use planner::Bytes;
+use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -89,18 +89,6 @@ pub(super) struct Fitting<'a> {
     costs: &'a Costs,
     /// Without workspaces.
     schedule: Schedule,
-    beside: Beside,
-    kernels: Vec<KernelPass>,
-}
-
-/// A pass with kernels.
-struct KernelPass {
-    node: usize,
-    pass: usize,
-    /// Its scratch among the residences.
-    scratch: usize,
-    /// Where nothing lies when it runs.
-    holes: Vec<(u64, u64)>,
 }
 
 impl<'a> Fitting<'a> {
@@ -109,50 +97,58 @@ impl<'a> Fitting<'a> {
     pub(super) fn new(outline: &'a Outline, costs: &'a Costs, actions: Vec<Action>) -> Self {
         let bare = with_workspace(outline, costs, &vec![[Bytes::ZERO; 2]; outline.nodes.len()]);
         let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
-        let beside = Beside::new(&schedule);
-        let of_kernel = |(scratch, buffer): (usize, &Buffer)| {
-            let Buffer::Scratch(at) = *buffer else { return None };
-            let (node, pass) = schedule.actions[at].pass()?;
-            let has_kernels = !costs.nodes[node][pass].front.is_empty();
-            has_kernels.then(|| KernelPass { node, pass, scratch, holes: beside.holes(at) })
-        };
-        let kernels = beside.buffers.iter().enumerate().filter_map(of_kernel).collect();
-        Self { outline, costs, schedule, beside, kernels }
+        Self { outline, costs, schedule }
     }
 
-    /// What it takes with `workspace`, placed in the better of the two ways of [`ArenaLayout`].
-    pub(super) fn takes(&self, workspace: &[[Bytes; 2]]) -> Bytes {
-        let mut residences = self.beside.residences.clone();
-        self.kernels.iter().for_each(|one| residences[one.scratch].bytes = workspace[one.node][one.pass]);
-        let is_scratch = |index: usize| matches!(self.beside.buffers[index], Buffer::Scratch(_));
-        let ways = [false, true].map(|last| place(&residences, |index| last && is_scratch(index)).len);
-        Bytes(ways[0].min(ways[1]))
+    /// The actions with kernels, by index, and their nodes and passes.
+    fn kernels(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
+        let passes = self.schedule.actions.iter().map(|action| action.pass()).enumerate();
+        let counts = move |&(node, pass): &(usize, usize)| !self.costs.nodes[node][pass].front.is_empty();
+        passes.filter_map(move |(at, pass)| Some((at, pass.filter(counts)?)))
     }
 
-    /// The fastest workspaces within `budget`; or the largest where all else is placed first, so that smaller ones fit
-    /// as well; or the smallest.
+    /// What it takes with `workspace`, placed in each of the two ways of [`ArenaLayout`].
+    fn takes(&self, workspace: &[[Bytes; 2]]) -> impl Iterator<Item = Bytes> {
+        let (buffers, mut residences) = self.schedule.transient(Place::Device);
+        for (at, (node, pass)) in self.kernels() {
+            let scratch = buffers.binary_search(&Buffer::Scratch(at)).expect("every pass has some");
+            residences[scratch].bytes = workspace[node][pass];
+        }
+        let is_scratch = move |index: usize| matches!(buffers[index], Buffer::Scratch(_));
+        let takes = move |last| Bytes(place(&residences, |index| last && is_scratch(index)).len);
+        [false, true].into_iter().map(takes)
+    }
+
+    /// The fastest workspaces if all that is alive lay without gaps within `limit`, or else the smallest.
+    pub(super) fn ideal(&self, limit: Bytes) -> Vec<[Bytes; 2]> {
+        let alive = simulate::alive(&self.schedule);
+        self.fastest(|at| limit.saturating_sub(alive[at]))
+    }
+
+    /// The fastest workspaces where so much is `free` at each action.
+    fn fastest(&self, free: impl Fn(usize) -> Bytes) -> Vec<[Bytes; 2]> {
+        let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
+        for (at, (node, pass)) in self.kernels() {
+            limits[node][pass] =
+                limits[node][pass].min(Bytes(free(at).0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT));
+        }
+        self.costs.workspaces(|node, pass| limits[node][pass])
+    }
+
+    /// The fastest workspaces within `budget` if that is wanted and there is a place for each, or the largest where all
+    /// else is placed first, which more memory makes no smaller, or the smallest.
     ///
     /// # Errors
     /// Not even these fit.
-    pub(super) fn workspaces(&self, budget: Bytes) -> Result<Vec<[Bytes; 2]>, BelowFloor> {
-        let [fastest, smallest] = [Bytes::MAX, Bytes::ZERO].map(|limit| self.costs.workspaces(|_, _| limit));
-        if self.takes(&fastest) <= budget {
-            return Ok(fastest);
+    pub(super) fn workspaces(&self, budget: Bytes, fastest: bool) -> Result<Vec<[Bytes; 2]>, BelowFloor> {
+        let fits = |one: &Vec<[Bytes; 2]>| self.takes(one).any(|bytes| bytes <= budget);
+        if let Some(ideal) = fastest.then(|| self.ideal(budget)).filter(fits) {
+            return Ok(ideal);
         }
-        let least = |one: &KernelPass| self.costs.nodes[one.node][one.pass].least();
-        let ends = self.kernels.iter().map(|one| (smallest_end(&one.holes, least(one)), Some(one.node)));
-        let (floor, node) =
-            ends.fold((self.beside.end(), None), |most, one| if one.0 > most.0 { one } else { most });
-        if floor > budget.0 {
-            let among = self.takes(&smallest);
-            let below = || self.below(among.min(Bytes(floor)), node);
-            return (among <= budget).then_some(smallest).ok_or_else(below);
-        }
-        let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
-        for KernelPass { node, pass, holes, .. } in &self.kernels {
-            limits[*node][*pass] = limits[*node][*pass].min(largest(holes, budget.0));
-        }
-        Ok(self.costs.workspaces(|node, pass| limits[node][pass]))
+        let (beside, least) = (Beside::new(&self.schedule), self.ideal(Bytes::ZERO));
+        let in_holes = self.fastest(|at| largest(&beside.holes(at), budget));
+        let fitting = [in_holes, least.clone()].into_iter().find(fits);
+        fitting.ok_or_else(|| self.below(self.takes(&least).min().unwrap_or_default()))
     }
 
     /// The time of an iteration with `workspace`, in milliseconds.
@@ -160,31 +156,25 @@ impl<'a> Fitting<'a> {
         simulate(self.outline, &self.schedule, self.costs, workspace).total_ms
     }
 
-    /// The plan with `workspace`.
-    ///
-    /// # Errors
-    /// It does not fit `budget`.
+    /// The plan with `workspace`, if it fits `budget`.
     pub(super) fn plan(&self, workspace: Vec<[Bytes; 2]>, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
         let actions = self.schedule.actions.clone();
         let plan = MemoryPlan::new(self.outline, self.costs, actions, workspace).expect("it is a schedule");
-        if plan.device > budget { Err(self.below(plan.device, None)) } else { Ok(plan) }
+        if plan.device > budget { Err(self.below(plan.device)) } else { Ok(plan) }
     }
 
-    /// The same with [`Fitting::workspaces`].
-    ///
-    /// # Errors
-    /// There are none.
+    /// The same with [`Fitting::workspaces`], if there are any.
     pub(super) fn within(&self, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-        self.plan(self.workspaces(budget)?, budget)
+        self.plan(self.workspaces(budget, true)?, budget)
     }
 
-    /// More than `floor` bytes are needed by `node`, or where most is alive.
-    fn below(&self, floor: Bytes, node: Option<usize>) -> BelowFloor {
+    /// More than `floor` bytes are needed, where most is alive.
+    fn below(&self, floor: Bytes) -> BelowFloor {
         let alive = simulate::alive(&self.schedule);
         let passes = self.schedule.actions.iter().zip(alive);
         let passes = passes.filter_map(|(action, alive)| Some((alive, action.pass()?.0)));
-        let fullest = || passes.max_by_key(|&(alive, _)| alive).map(|(_, node)| node);
-        let node = node.or_else(fullest).map(|node| self.outline.nodes[node].name.clone());
+        let node =
+            passes.max_by_key(|&(alive, _)| alive).map(|(_, node)| self.outline.nodes[node].name.clone());
         BelowFloor { floor, node: node.unwrap_or_default() }
     }
 }
@@ -210,7 +200,7 @@ fn fates(outline: &Outline, schedule: &Schedule) -> Vec<(Buffer, Bytes, Fate)> {
             && residences.last().is_some_and(|last| last.last >= turn)
             && residences[0].bytes > Bytes::ZERO
     });
-    let fate = |(buffer, residences): &(Buffer, Vec<crate::Residence>)| {
+    let fate = |(buffer, residences): &(Buffer, Vec<Residence>)| {
         let fate = match residences.len() {
             1 => Fate::Kept,
             _ if schedule.actions.contains(&Action::Prefetch(*buffer)) => Fate::Offloaded,

@@ -3,6 +3,7 @@
 use super::costs::Costs;
 use crate::{
     outline::Outline,
+    placement,
     schedule::{Place, Schedule, StreamKind},
 };
 use planner::Bytes;
@@ -46,17 +47,9 @@ pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace
     timeline
 }
 
-/// What is alive on the device at each action, of what comes and goes in an iteration.
+/// What is alive on the device at each action, of what comes and goes in an iteration, each by what it takes in an arena.
 pub(super) fn alive(schedule: &Schedule) -> Vec<Bytes> {
-    let mut changes = vec![[0, 0]; schedule.actions.len() + 1];
-    let transient = schedule.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
-    for residence in transient.flat_map(|(_, all)| all).filter(|one| one.place == Place::Device) {
-        changes[residence.first][0] += residence.bytes.0;
-        changes[residence.last + 1][1] += residence.bytes.0;
-    }
-    let sums = changes.iter().scan(0, |alive, [born, died]| {
-        *alive = *alive + born - died;
-        Some(Bytes(*alive))
-    });
-    sums.take(schedule.actions.len()).collect()
+    let mut alive = placement::alive(schedule.transient(Place::Device).1.iter());
+    alive.resize(schedule.actions.len(), 0);
+    alive.into_iter().map(Bytes).collect()
 }
