@@ -86,6 +86,8 @@ fn the_figures_have_the_shape_of_the_papers() {
     let sets = rows("programme");
     let largest = sets.iter().map(|row| row["largest_desirable_set"].as_u64().unwrap()).max().unwrap();
     assert!((50..200).contains(&largest), "the papers' largest desirable set has 68 points, this {largest}");
+    // Programmes of another size than the recorded ones have no time: `cargo bench --bench planner -- --ilps` takes it.
+    assert!(sets.iter().all(|row| row["solving_ms"].is_number()), "{sets:?}");
     let measuring = |policy: &str| {
         let row = sets.iter().find(|row| row["net"] == "AlexNet" && row["policy"] == policy).unwrap();
         row["measuring_s"].as_f64().unwrap()
@@ -93,6 +95,15 @@ fn the_figures_have_the_shape_of_the_papers() {
     // All sizes up to 256 have 64 times as many samples as the powers of two.
     let ratio = measuring("all") / measuring("powerOfTwo");
     assert!((32.0..96.0).contains(&ratio), "all sizes take {ratio} times as long as powers of two");
+}
+
+#[test]
+fn every_dot_of_the_cliff_has_a_name() {
+    let svg = fs::read_to_string(root().join("docs/figures/cliff.svg")).unwrap();
+    for name in ["\nIMPLICIT_PRECOMP_GEMM: 1 KiB\n", "\nFFT_TILING, FFT\n", "\nWINOGRAD_NONFUSED\n"] {
+        assert!(svg.contains(name), "{name}");
+    }
+    assert_eq!(svg.matches("<circle").count(), 4);
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl Area<'_> {
     }
 
     fn key<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let (mut across, middle) = (EDGE, self.frame.top - GAP - 8.0 - self.panel.head());
+        let (mut across, middle) = (EDGE, self.frame.top - GAP - 12.0 - self.panel.head());
         for (tone, name) in &self.panel.key {
             canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
             canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, HPos::Left);

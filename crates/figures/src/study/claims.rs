@@ -2,51 +2,49 @@
 
 use super::{GENEROUS, LIMITS, Study, USUAL, kernel::cliff, net::two_layers};
 use crate::draw::{Data, row};
-use planner::{BatchSizePolicy, Bytes, ConvOp};
+use planner::{BatchSizePolicy, Bytes, ConvOp, PlannedKernel};
 
-/// A number of the papers: what it is of, on which GPU, and how much it is.
-struct Claim {
-    of: &'static str,
-    on: &'static str,
-    paper: f64,
-    here: fn(&Study) -> Option<f64>,
-}
-
-/// What the papers call the finest policy, which not every table has measurements for.
-const ALL: &str = "all sizes";
+/// A number of the papers: what it is of, on which GPU, how much it is, and how much it is here.
+type Claim = (&'static str, &'static str, f64, fn(&Study) -> Option<f64>);
 
 /// The headline numbers about each net (arXiv 1804.04806; conv only, where the papers say so).
 #[rustfmt::skip]
 const CLAIMS: [(&str, &[Claim]); 4] = [
     ("alexnet", &[
-        Claim { of: "conv2 Forward, one byte less than the fastest algorithm wants: times slower", on: "P100", paper: 4.51, here: byte_less },
-        Claim { of: "conv2 Forward at 64 MiB: gain of all sizes", on: "P100", paper: 2.33, here: |s| s.limited(s.finest, USUAL)?.kernel(s.convolution.as_deref()?, ConvOp::Forward)?.gain() },
-        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "K80", paper: 2.10, here: |s| gain_at(s, USUAL) },
-        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.63, here: |s| gain_at(s, USUAL) },
-        Claim { of: "convolutions at 64 MiB (V100 at mini-batch 1024): gain of all sizes", on: "V100", paper: 1.63, here: |s| gain_at(s, USUAL) },
-        Claim { of: "convolutions at 8 MiB: gain of all sizes", on: "P100", paper: 1.00, here: |s| gain_at(s, LIMITS[0]) },
-        Claim { of: "convolutions at 512 MiB: gain of all sizes", on: "P100", paper: 1.00, here: |s| gain_at(s, LIMITS[2]) },
-        Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 3.43, here: |s| Some(s.most_saved()?.1) },
-        Claim { of: "separate workspaces, undivided at 512 MiB over all sizes at 64 MiB: times smaller", on: "P100", paper: 4.10, here: less_workspace },
-        Claim { of: "and the time for it: times as long", on: "P100", paper: 1.04, here: and_longer },
-        Claim { of: "WD of 120 MiB against undivided kernels with 8 MiB each: gain", on: "P100", paper: 1.38, here: |s| divided(s, 8, 8) },
-        Claim { of: "WD of 120 MiB against undivided kernels with 64 MiB each: gain of the iteration there, of convolutions here", on: "P100", paper: 1.24, here: |s| divided(s, 8, 64) },
-        Claim { of: "WD of 120 MiB: percent of it in two layers, conv2 and conv3 there", on: "P100", paper: 93.7, here: |s| Some(100.0 * two_layers(&*s.divided(Bytes::mib(8))?)?.1) },
-        Claim { of: "seconds to measure all sizes (here: every algorithm once)", on: "P100", paper: 34.16, here: |s| Some(s.measuring_s(s.finest)) },
-        Claim { of: "seconds to measure powers of two (likewise)", on: "P100", paper: 3.82, here: |s| Some(s.measuring_s(BatchSizePolicy::PowerOfTwo)) },
-        Claim { of: "largest desirable set of all sizes", on: "P100", paper: 68.0, here: |s| s.set_sizes(s.finest)?.into_iter().max().map(|points| points as f64) },
+        ("conv2 Forward, one byte less than the fastest algorithm wants: times slower", "P100", 4.51, |s| Some(byte_less(s)?.1)),
+        ("conv2 Forward: MiB that the fastest algorithm wants", "P100", 323.0, |s| Some(byte_less(s)?.0.as_mib())),
+        ("conv2 Forward at 64 MiB: gain of all sizes", "P100", 2.33, |s| closely(s, s.finest)?.gain()),
+        ("conv2 Forward at 64 MiB: MiB that powers of two take", "P100", 48.9, |s| Some(closely(s, BatchSizePolicy::PowerOfTwo)?.workspace.as_mib())),
+        ("convolutions at 64 MiB: gain of all sizes", "K80", 2.10, |s| gain_at(s, USUAL)),
+        ("convolutions at 64 MiB: gain of all sizes", "P100", 1.63, |s| gain_at(s, USUAL)),
+        ("convolutions at 64 MiB (V100 at mini-batch 1024): gain of all sizes", "V100", 1.63, |s| gain_at(s, USUAL)),
+        ("convolutions at 8 MiB: gain of all sizes", "K80, P100", 1.00, |s| gain_at(s, LIMITS[0])),
+        ("convolutions at 512 MiB: gain of all sizes", "K80, P100", 1.00, |s| gain_at(s, LIMITS[2])),
+        ("memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", "P100", 3.43, |s| Some(s.most_saved()?.1)),
+        ("separate workspaces, undivided at 512 MiB: GiB", "P100", 2.87, |s| Some(s.plenty_and_little()?[0].workspace_separate().as_mib() / 1024.0)),
+        ("separate workspaces, all sizes at 64 MiB: GiB", "P100", 0.70, |s| Some(s.plenty_and_little()?[1].workspace_separate().as_mib() / 1024.0)),
+        ("and the time for it: times as long", "P100", 1.04, and_longer),
+        ("WD of 120 MiB against undivided kernels with 8 MiB each: gain", "P100", 1.38, |s| divided(s, 8, 8)),
+        ("WD of 120 MiB against undivided kernels with 64 MiB each: gain of the iteration there, of convolutions here", "P100", 1.24, |s| divided(s, 8, 64)),
+        ("WD of 120 MiB: percent of it in two layers, conv2 and conv3 there", "P100", 93.7, |s| Some(100.0 * two_layers(&*s.divided(Bytes::mib(8))?)?.1)),
+        ("WD of 120 MiB: MiB of a kernel of conv4 or conv5 at most", "P100", 3.0, |s| s.divided(LIMITS[0])?.kernels.iter().filter(|k| matches!(&k.kernel.name[..], "conv4" | "conv5")).map(|k| k.workspace.as_mib()).reduce(f64::max)),
+        ("seconds to measure all sizes (here: every algorithm once)", "P100", 34.16, |s| Some(s.measuring_s(s.finest))),
+        ("seconds to measure powers of two (likewise)", "P100", 3.82, |s| Some(s.measuring_s(BatchSizePolicy::PowerOfTwo))),
+        ("largest desirable set of all sizes", "P100", 68.0, |s| s.fronts(&s.kernels, s.finest)?.iter().map(|(_, set)| set.len() as f64).reduce(f64::max)),
     ]),
     ("resnet18", &[
-        Claim { of: "convolutions at 64 MiB: gain of all sizes", on: "P100", paper: 1.21, here: |s| gain_at(s, USUAL) },
-        Claim { of: "memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", on: "P100", paper: 2.73, here: |s| Some(s.most_saved()?.1) },
+        ("convolutions at 64 MiB: gain of all sizes", "P100", 1.21, |s| gain_at(s, USUAL)),
+        ("memory of a layer, undivided at 512 MiB over all sizes at 64 MiB: times smaller at best", "P100", 2.73, |s| Some(s.most_saved()?.1)),
+        ("and the time for all: times as long (there at most)", "P100", 1.17, and_longer),
     ]),
     ("resnet50", &[
-        Claim { of: "WD of 16 MiB a kernel against undivided kernels with 32 MiB each: gain", on: "P100", paper: 1.14, here: |s| divided(s, 16, 32) },
-        Claim { of: "binary variables of the ILP", on: "P100", paper: 562.0, here: |s| Some(s.divided(Bytes::mib(16))?.division?.binaries as f64) },
+        ("WD of 16 MiB a kernel against undivided kernels with 32 MiB each: gain", "P100", 1.14, |s| divided(s, 16, 32)),
+        ("binary variables of the ILP", "P100", 562.0, |s| Some(s.ilp(s.finest)?.0 as f64)),
+        ("milliseconds to solve it, on a processor", "P100", 5.46, |s| s.ilp(s.finest)?.1),
     ]),
     ("deepbench", &[
-        Claim { of: "kernels with 3x3 filters within 128 to 512 MiB: largest gain", on: "-", paper: 2.31, here: |s| largest_gain(s, 3) },
-        Claim { of: "kernels with 5x5 filters within 128 to 512 MiB: largest gain", on: "-", paper: 3.85, here: |s| largest_gain(s, 5) },
+        ("kernels with 3x3 filters within 128 to 512 MiB: largest gain", "-", 2.31, |s| largest_gain(s, 3)),
+        ("kernels with 5x5 filters within 128 to 512 MiB: largest gain", "-", 3.85, |s| largest_gain(s, 5)),
     ]),
 ];
 
@@ -55,12 +53,17 @@ pub fn claims(studies: &[Study]) -> Data {
     let mut data = Data::new("net what paper paper_gpu here here_gpu ratio");
     for (net, claims) in CLAIMS {
         let Some(study) = studies.iter().find(|study| study.name == net) else { continue };
-        for Claim { of, on, paper, here } in claims {
+        for (of, on, paper, here) in claims {
             let Some(found) = here(study) else { continue };
             let (here, ratio) = (rounded(found), rounded(found / paper));
-            let sizes =
-                if study.finest == BatchSizePolicy::All { ALL } else { "powers of two instead of all sizes" };
-            row!(data; study.label(), of.replace(ALL, sizes), paper, on, here, study.device(), ratio);
+            // Not every table has measurements for all sizes.
+            let finest = if study.finest == BatchSizePolicy::All {
+                "all sizes"
+            } else {
+                "powers of two instead of all sizes"
+            };
+            let of = of.replace("all sizes", finest);
+            row!(data; study.label(), of, paper, on, here, study.device(), ratio);
         }
     }
     data
@@ -71,20 +74,21 @@ fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-fn byte_less(study: &Study) -> Option<f64> {
+/// What the fastest algorithm of the convolution that is looked at wants, and how many times slower one byte less is.
+fn byte_less(study: &Study) -> Option<(Bytes, f64)> {
     let set = study.desirable(study.kernel_of_interest()?, BatchSizePolicy::Undivided)?;
-    let (_, [before_ms, after_ms]) = cliff(&set.curve())?;
-    Some(before_ms / after_ms)
+    let (at, [before_ms, after_ms]) = cliff(&set.curve())?;
+    Some((at, before_ms / after_ms))
+}
+
+/// Its Forward within the usual limit.
+fn closely(study: &Study, policy: BatchSizePolicy) -> Option<PlannedKernel> {
+    study.limited(policy, USUAL)?.kernel(study.convolution.as_deref()?, ConvOp::Forward).cloned()
 }
 
 /// The gain of all kernels within a limit for each.
 pub(super) fn gain_at(study: &Study, limit: Bytes) -> Option<f64> {
     study.limited(study.finest, limit)?.gain()
-}
-
-fn less_workspace(study: &Study) -> Option<f64> {
-    let [plenty, little] = study.plenty_and_little()?.map(|plan| plan.workspace_separate().0 as f64);
-    Some(plenty / little)
 }
 
 fn and_longer(study: &Study) -> Option<f64> {

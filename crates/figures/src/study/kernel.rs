@@ -9,7 +9,7 @@ use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement};
 use std::collections::BTreeMap;
 
 /// Height of a panel of a drawing with one.
-const TALL: f64 = 240.0;
+const TALL: f64 = 300.0;
 
 impl Study {
     /// Time and workspace of every algorithm, undivided.
@@ -45,7 +45,7 @@ impl Study {
         let divided = curve(BatchSizePolicy::All).or_else(|| curve(BatchSizePolicy::PowerOfTwo))?;
         let undivided = curve(BatchSizePolicy::Undivided)?;
         let (at, [before_ms, after_ms]) = cliff(&undivided)?;
-        let range = [Bytes(at.0 / 1024), Bytes(at.0 * 32)];
+        let range = [Bytes(at.0 / 128), Bytes(at.0 * 32)];
         let y = Axis::from_zero("ms", before_ms * 1.1);
         let mut marks =
             vec![Drawn::steps(&undivided, range, Tone::Orange), Drawn::steps(&divided, range, Tone::Blue)];
@@ -54,10 +54,19 @@ impl Study {
             self.table.measurements(&kernel.id, kernel.mini_batch)?
         {
             row!(data; algorithm, workspace, time_ms);
-            let dot = Drawn::new(Form::Dot, [[workspace.0 as f64, *time_ms]], Tone::Orange);
             // What is off the drawing is in the data.
-            let name = placed(algorithm.as_str(), *workspace, range[0]);
-            marks.extend((*time_ms <= y.range[1]).then(|| dot.named(name)));
+            if *time_ms > y.range[1] {
+                continue;
+            }
+            let (at, name) = (workspace.0 as f64, placed(algorithm.as_str(), *workspace, range[0]));
+            let dot = Drawn::new(Form::Dot, [[at, *time_ms]], Tone::Orange);
+            // A dot that nearly coincides with one that has a name shares its room.
+            let coincides = |mark: &&mut Drawn| {
+                let [[x, y], ..] = mark.points[..] else { return false };
+                !mark.text.is_empty() && at.max(x) < 1.5 * at.min(x) && (y - time_ms).abs() < 0.02 * before_ms
+            };
+            let shared = marks.iter_mut().find(coincides).map(|other| other.text += &format!(", {name}"));
+            marks.push(if shared.is_some() { dot } else { dot.named(name) });
         }
         let (slower, samples) = (times(before_ms / after_ms), kernel.mini_batch);
         let divided_ms = divided.time_ms(Bytes(at.0 - 1))?;

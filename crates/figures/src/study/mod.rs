@@ -34,6 +34,9 @@ pub(crate) const NOTABLE: f64 = 1.1;
 /// Those under which they compare DeepBench's list.
 pub(crate) const GENEROUS: [Bytes; 3] = [Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
 
+/// How long ILPs took to solve, below a sentence that says where; `cargo bench --bench planner -- --ilps` prints it.
+pub(crate) const SOLVED: &str = include_str!("solved.txt");
+
 /// Plans that were made, or could not be: much is said of the same ones.
 pub type Plans = RefCell<Vec<(PlanOptions, Option<Rc<Plan>>)>>;
 
@@ -196,10 +199,11 @@ impl Study {
         Some(gains)
     }
 
-    /// How many desirable configurations each kernel has.
-    pub(crate) fn set_sizes(&self, policy: BatchSizePolicy) -> Option<Vec<usize>> {
-        let fronts = self.fronts(&self.kernels, policy)?;
-        Some(fronts.iter().map(|(_, set)| set.iter().count()).collect())
+    /// The binary variables of the ILP that gives 16 MiB for each kernel, and its milliseconds if recorded.
+    pub(crate) fn ilp(&self, policy: BatchSizePolicy) -> Option<(usize, Option<f64>)> {
+        let binaries = self.plan(policy, WorkspacePolicy::Wd, self.total(Bytes::mib(16)))?.division?.binaries;
+        let programme = format!("{}-{} {policy} {binaries} ", self.name, self.mini_batch());
+        Some((binaries, SOLVED.lines().find_map(|line| line.strip_prefix(&programme)?.parse().ok())))
     }
 
     /// Seconds in which all algorithms of all kernels run once at every size of a policy, identical kernels once: what

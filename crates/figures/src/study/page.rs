@@ -4,50 +4,35 @@ use super::{LIMITS, NOTABLE, Study, USUAL, claims::gain_at, nets};
 use crate::draw::{Data, Figure};
 use planner::{BatchSizePolicy, Math, WorkspacePolicy};
 
-/// What is said of nets: that one time is 1.1 times another at least, or that it is not. `{little}`, `{usual}` and
-/// `{plenty}` are the limits.
-struct Conclusion {
-    says: &'static str,
-    is_gain: bool,
-    /// Of a net, and of the same in TF32.
-    ratio: fn(&Study, Option<&Study>) -> Option<f64>,
-}
+/// What is said of nets; whether that is that one time is 1.1 times another at least, or that it is not; and the ratio, of
+/// a net and the same in TF32.
+type Conclusion = (&'static str, bool, fn(&Study, Option<&Study>) -> Option<f64>);
 
 /// What the papers conclude, what their GPUs did not have, and what sharing makes of WD.
 #[rustfmt::skip]
 const CONCLUSIONS: [(&str, &[Conclusion]); 3] = [
     ("The conclusions of 2018, today", &[
-        Conclusion { says: "Within {usual} for each kernel micro-batches gain a tenth or more.",
-            is_gain: true, ratio: |study, _| gain_at(study, USUAL) },
-        Conclusion { says: "Within {little} they gain less than a tenth.",
-            is_gain: false, ratio: |study, _| gain_at(study, LIMITS[0]) },
-        Conclusion { says: "Within {plenty} they gain less than a tenth.",
-            is_gain: false, ratio: |study, _| gain_at(study, LIMITS[2]) },
-        Conclusion { says: "Powers of two are enough: all sizes gain less than a tenth more.",
-            is_gain: false, ratio: |study, _| {
-                let all = study.limited(BatchSizePolicy::All, USUAL)?;
-                Some(study.limited(BatchSizePolicy::PowerOfTwo, USUAL)?.time_ms / all.time_ms)
-            } },
-        Conclusion { says: "{little} for each kernel as one total, divided by an ILP (WD), gain a tenth or more over equal shares.",
-            is_gain: true, ratio: |study, _| over_wd(study, WorkspacePolicy::Wr).map(f64::recip) },
+        ("Within 64 MiB for each kernel micro-batches gain a tenth or more.", true, |study, _| gain_at(study, USUAL)),
+        ("Within 8 MiB they gain less than a tenth.", false, |study, _| gain_at(study, LIMITS[0])),
+        ("Within 512 MiB they gain less than a tenth.", false, |study, _| gain_at(study, LIMITS[2])),
+        ("Powers of two are enough: all sizes gain less than a tenth more.", false, |study, _| {
+            let [powers, all] = [BatchSizePolicy::PowerOfTwo, BatchSizePolicy::All].map(|sizes| study.limited(sizes, USUAL));
+            Some(powers?.time_ms / all?.time_ms)
+        }),
+        ("8 MiB for each kernel as one total, divided by an ILP (WD), gain a tenth or more over equal shares.", true, |study, _| over_wd(study, WorkspacePolicy::Wr).map(f64::recip)),
     ]),
     ("What today's hardware changes", &[
-        Conclusion { says: "Undivided within {usual}, TF32 gains less than a tenth over FP32.",
-            is_gain: false, ratio: |study, tf32| Some(undivided_ms(study)? / undivided_ms(tf32?)?) },
-        Conclusion { says: "Micro-batches gain a tenth or more over undivided TF32.",
-            is_gain: true, ratio: |_, tf32| gain_at(tf32?, USUAL) },
-        Conclusion { says: "With errors up to 1e-5 alone, FP32 in micro-batches gains a tenth or more over any undivided FP32.",
-            is_gain: true, ratio: |study, _| Some(undivided_ms(study)? / study.as_exact_as(1e-5)?.time_ms) },
+        ("Undivided within 64 MiB, TF32 gains less than a tenth over FP32.", false, |study, tf32| Some(undivided_ms(study)? / undivided_ms(tf32?)?)),
+        ("Micro-batches gain a tenth or more over undivided TF32.", true, |_, tf32| gain_at(tf32?, USUAL)),
+        ("With errors up to 1e-5 alone, FP32 in micro-batches gains a tenth or more over any undivided FP32.", true, |study, _| Some(undivided_ms(study)? / study.as_exact_as(1e-5)?.time_ms)),
     ]),
     ("WD beside one arena", &[
-        Conclusion { says: "One arena as large as WD's total ({little} for each kernel), which all kernels use in turn, gains a \
-                            tenth or more over WD.",
-            is_gain: true, ratio: |study, _| over_wd(study, WorkspacePolicy::Ws) },
+        ("One arena as large as WD's total (8 MiB for each kernel), which all kernels use in turn, gains a tenth or more over WD.", true, |study, _| over_wd(study, WorkspacePolicy::Ws)),
     ]),
 ];
 
 /// The time of undivided kernels within the usual limit.
-fn undivided_ms(study: &Study) -> Option<f64> {
+pub(super) fn undivided_ms(study: &Study) -> Option<f64> {
     Some(study.limited(BatchSizePolicy::Undivided, USUAL)?.time_ms)
 }
 
@@ -68,14 +53,16 @@ pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str)
         first.source(),
     );
     for (title, conclusions) in CONCLUSIONS {
-        let lines: String = conclusions.iter().filter_map(|conclusion| conclusion.line(studies)).collect();
+        let lines: String =
+            conclusions.iter().filter_map(|conclusion| verdict(conclusion, studies)).collect();
         if !lines.is_empty() {
             page += &format!("## {title}\n\n{lines}\n");
         }
     }
     page += "## The papers' numbers\n\nTheir GPUs and cuDNN are of 2014 to 2018: a ratio of 1 means that the effect is as \
-             large as it was. A cost table has convolutions alone: what the papers say of whole iterations is measured on a GPU, by \
-             `microbatch time --compare`.\n\n";
+             large as it was. A cost table has convolutions alone: what the papers say of whole iterations, in Caffe and \
+             in TensorFlow, is measured on a GPU by `microbatch time --compare`, and that nets learn as they did, by \
+             `microbatch train`.\n\n";
     page += &markdown(claims);
     for Figure { name, title, caption, source, .. } in figures {
         page += &format!("\n## {title}\n\n![{title}]({name}.svg)\n\n{caption} {source}. [CSV]({name}.csv)\n");
@@ -83,31 +70,25 @@ pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str)
     page
 }
 
-impl Conclusion {
-    /// What it says, and of which nets in FP32 that is true, with their ratios; nothing if no net has that.
-    fn line(&self, studies: &[Study]) -> Option<String> {
-        let (mut yes, mut no, mut unknown) = (Vec::new(), Vec::new(), "");
-        for study in nets(studies, Math::Fp32) {
-            let tf32 = nets(studies, Math::Tf32).find(|other| other.label() == study.label());
-            let Some(ratio) = (self.ratio)(study, tf32) else {
-                unknown = " of which it is known";
-                continue;
-            };
-            let holds = if (ratio >= NOTABLE) == self.is_gain { &mut yes } else { &mut no };
-            holds.push(format!("{} {ratio:.2}x", study.label()));
-        }
-        let limits = [("{little}", LIMITS[0]), ("{usual}", USUAL), ("{plenty}", LIMITS[2])];
-        let says = limits
-            .iter()
-            .fold(self.says.to_owned(), |says, (name, limit)| says.replace(name, &limit.to_string()));
-        let verdict = match (&yes[..], &no[..]) {
-            ([], []) => return None,
-            (_, []) => format!("True of all{unknown}: {}", yes.join(", ")),
-            ([], _) => format!("True of none{unknown}: {}", no.join(", ")),
-            _ => format!("True of {}; not of {}", yes.join(", "), no.join(", ")),
+/// What it says, and of which nets in FP32 that is true, with their ratios; nothing if no net has that.
+fn verdict((says, is_gain, ratio): &Conclusion, studies: &[Study]) -> Option<String> {
+    let (mut yes, mut no, mut unknown) = (Vec::new(), Vec::new(), "");
+    for study in nets(studies, Math::Fp32) {
+        let tf32 = nets(studies, Math::Tf32).find(|other| other.label() == study.label());
+        let Some(ratio) = ratio(study, tf32) else {
+            unknown = " of which it is known";
+            continue;
         };
-        Some(format!("- **{says}** {verdict}.\n"))
+        let holds = if (ratio >= NOTABLE) == *is_gain { &mut yes } else { &mut no };
+        holds.push(format!("{} {ratio:.2}x", study.label()));
     }
+    let verdict = match (&yes[..], &no[..]) {
+        ([], []) => return None,
+        (_, []) => format!("True of all{unknown}: {}", yes.join(", ")),
+        ([], _) => format!("True of none{unknown}: {}", no.join(", ")),
+        _ => format!("True of {}; not of {}", yes.join(", "), no.join(", ")),
+    };
+    Some(format!("- **{says}** {verdict}.\n"))
 }
 
 /// A table in Markdown.
