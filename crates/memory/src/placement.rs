@@ -13,7 +13,7 @@ pub struct Placement {
 }
 
 /// So many buffers are placed once more at most, to find a better order.
-const AGAIN: usize = 2000;
+const AGAIN: usize = 1000;
 
 /// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all
 /// others.
