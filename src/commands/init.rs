@@ -70,7 +70,7 @@ fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
     ))?;
     let [net_file, solver] = [FILES[0], FILES[1]].map(|name| args.folder.join(name));
     let word = |path: &Path| match path.display().to_string() {
-        plain if !plain.contains(|letter: char| " '\"\\$&;()*?#".contains(letter)) => plain,
+        plain if plain.chars().all(|letter| letter.is_alphanumeric() || "/._-".contains(letter)) => plain,
         other => format!("'{}'", other.replace('\'', "'\\''")),
     };
     console.text(format!("net   {}: like {}, {net}", net_file.display(), args.like.display()))?;
