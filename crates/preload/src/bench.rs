@@ -37,8 +37,8 @@ pub(crate) struct Given {
     pub(crate) workspace: (Raw, usize),
 }
 
-/// Measures a convolution at these sizes, rising, with at most `ceiling` bytes of workspace, as far as the database does
-/// not know it. `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing
+/// Measures a convolution at these sizes, rising, with at most `ceiling` bytes of workspace, as far as the database
+/// does not know it. `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing
 /// works.
 pub(crate) fn measure(
     call: &Call,

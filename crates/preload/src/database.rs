@@ -15,8 +15,8 @@ use std::{
     sync::Mutex,
 };
 
-/// What is known of this convolution at each of these sizes of the batch-size policy, and whether that is everything that
-/// is worth it; nothing, unless measurements of such ones are kept.
+/// What is known of this convolution at each of these sizes of the batch-size policy, and whether that is everything
+/// that is worth it; nothing, unless measurements of such ones are kept.
 pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> BTreeMap<u32, (Vec<Measurement>, bool)> {
     let known = with_table(signature, |_, kernel, table| {
         let missing = table.missing(slice::from_ref(kernel), Settings::get().policy);

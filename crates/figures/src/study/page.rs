@@ -4,8 +4,8 @@ use super::{LIMITS, NOTABLE, Study, USUAL, claims::gain_at, nets};
 use crate::draw::{Data, Figure};
 use planner::{BatchSizePolicy, Math, WorkspacePolicy};
 
-/// What is said of nets; whether that is that one time is 1.1 times another at least, or that it is not; and the ratio, of
-/// a net and the same in TF32.
+/// What is said of nets; whether that is that one time is 1.1 times another at least, or that it is not; and the ratio,
+/// of a net and the same in TF32.
 type Conclusion = (&'static str, bool, fn(&Study, Option<&Study>) -> Option<f64>);
 
 /// What the papers conclude, what their GPUs did not have, and what sharing makes of WD.

@@ -47,7 +47,7 @@ pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace
     timeline
 }
 
-/// What is alive on the device at each action, of what comes and goes in an iteration, each by what it takes in an arena.
+/// What is alive on the device at each action, of what comes and goes in an iteration, by its room in an arena.
 pub(super) fn alive(schedule: &Schedule) -> Vec<Bytes> {
     let mut alive = placement::alive(schedule.transient(Place::Device).1.iter());
     alive.resize(schedule.actions.len(), 0);

@@ -37,7 +37,7 @@ impl Region {
     }
 }
 
-/// Between the two nearest pixels in each direction, as OpenCV does and hence Caffe: what lies further apart is not seen.
+/// Between the two nearest pixels in each direction, as OpenCV does and hence Caffe: no others are seen.
 pub(super) const NEAREST2: ResizeAlg = ResizeAlg::Interpolation(FilterType::Bilinear);
 /// Shrinking averages over all of the source, with triangular weights, as Pillow does and hence torchvision.
 pub(super) const AVERAGING: ResizeAlg = ResizeAlg::Convolution(FilterType::Bilinear);
@@ -81,7 +81,7 @@ impl Resizer {
         }
     }
 
-    /// For one kind of pixels: the library has one function for all, which takes half a minute to compile.
+    /// For one kind of pixels: the library's function for all would be compiled for thirteen.
     fn resize_pixels<P: PixelTrait>(
         &mut self,
         (from, from_size): (&[u8], [usize; 2]),

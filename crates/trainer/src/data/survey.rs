@@ -53,12 +53,12 @@ type Looked = (Entry, Sums);
 impl Survey {
     /// Reads all images of `source`: a folder of class folders, one with folders `train` and `val` (or `valid`,
     /// `validation`, `test`) of these, or a list. Of each class the part `validation`, drawn by `seed`, is kept to
-    /// validate with, a tenth if nobody says so, unless there is a folder for that. `progress` is told after each file how
-    /// many there are, from several threads.
+    /// validate with, a tenth if nobody says so, unless there is a folder for that. `progress` is told after each file
+    /// how many there are, from several threads.
     ///
     /// # Errors
-    /// The source cannot be read, has fewer than two classes or none of some label below the largest, or has a folder to
-    /// validate with and a part is asked for; or, if `strict`, an image cannot be read.
+    /// The source cannot be read, has fewer than two classes or none of some label below the largest, or has a folder
+    /// to validate with and a part is asked for; or, if `strict`, an image cannot be read.
     pub fn new(
         source: &Path,
         (validation, seed): (Option<f64>, u64),

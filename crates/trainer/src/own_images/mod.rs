@@ -157,11 +157,11 @@ impl Recipe {
         if survey.validation.1 == 0 { train } else { train + &test }
     }
 
-    /// The solver of the net beside it, made from `template`: the rate of its solver `model`, for this mini-batch, and its
-    /// decay, or usual ones; the rate falls to 0 in a straight line. Snapshots begin with `prefix`.
+    /// The solver of the net beside it, made from `template`: the rate of its solver `model`, for this mini-batch, and
+    /// its decay, or usual ones; the rate falls to 0 in a straight line. Snapshots begin with `prefix`.
     ///
-    /// Where nothing normalizes between layers it is Adam's: gradients of other layers differ by orders of magnitude then,
-    /// and at the rates of SGD for large sets a small one teaches nothing, and at higher ones the net diverges.
+    /// Where nothing normalizes between layers it is Adam's: gradients of other layers differ by orders of magnitude
+    /// then, and at the rates of SGD for large sets a small one teaches nothing, and at higher ones the net diverges.
     pub fn solver(&self, survey: &Survey, like: (&NetSpec, Option<&SolverSpec>), prefix: &str) -> String {
         let (&Self { batch, epochs, seed, .. }, (template, model)) = (self, like);
         let epoch = survey.train.1.div_ceil(batch);

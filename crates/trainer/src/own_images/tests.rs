@@ -159,8 +159,8 @@ fn the_solver_is_the_model_s_at_another_mini_batch() {
     assert_eq!(like.weight_decay, model.weight_decay);
 }
 
-/// Measured with AlexNet as Caffe has it, `--size 131`, on 432 images of 4 classes by `data render`: SGD at the model's own
-/// rate came to a loss of 1.30 in 19 passes, where chance is 1.39, and Adam to 0.93 in 8.
+/// Measured with AlexNet as Caffe has it, `--size 131`, on 432 images of 4 classes by `data render`: SGD at the model's
+/// own rate came to a loss of 1.30 in 19 passes, where chance is 1.39, and Adam to 0.93 in 8.
 #[test]
 fn nets_without_batch_normalization_learn_by_adam() {
     let solver = |name: &str, is_tuned| {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 const PROBABILITIES: &str = "probabilities";
 
 impl NetSpec {
-    /// The net, of one phase, fed with the files `images`, `mini_batch` at once, transformed as its data; and the blob of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing.
+    /// The net, of one phase, fed with the files `images`, `mini_batch` at once, transformed as its data; and the blob
+    /// of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing.
     /// `shape` says the channels, height and width of what the source of a `Data` layer holds.
     ///
     /// # Errors
