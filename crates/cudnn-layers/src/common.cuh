@@ -361,14 +361,17 @@ __device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], r
     });
 }
 
-/// Adds up `STEPS` rows from `row` on: single precision over these, double precision over calls.
-template <int STEPS, int W, int SUMS, bool WRITES, int INPUTS, class Terms>
+/// Adds up `STEPS` rows from `row` on, or, if not all are THERE, those of them that exist: single precision over these,
+/// double precision over calls.
+template <bool THERE, int STEPS, int W, int SUMS, bool WRITES, int INPUTS, class Terms>
 __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], real* to, const Extents& e, u64 row,
                                           u64 step_rows, u64 channel, Terms terms, double (&sums)[W][SUMS]) {
     Pack<W, real> in[INPUTS][STEPS], out[STEPS];
+    auto there = [&](int step) { return THERE || row + step * step_rows < e.outer; };
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         u64 at = (row + step * step_rows) * e.axis.divisor + channel;
+        if (!there(step)) continue;
 #pragma unroll
         for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at);
     }
@@ -377,6 +380,7 @@ __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], rea
         float batch[SUMS] = {};
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
+            if (!there(step)) continue;
             float x[INPUTS];
 #pragma unroll
             for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
@@ -386,7 +390,7 @@ __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], rea
     }
 #pragma unroll
     for (int step = 0; step < STEPS && WRITES; step++) {
-        store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
+        if (there(step)) store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
     }
 }
 
@@ -398,10 +402,16 @@ __device__ __forceinline__ void sum_rows(const real* const (&from)[INPUTS], real
     u64 step_rows = u64(blockDim.x / lanes) * gridDim.y;
     u64 row = blockDim.x / lanes * blockIdx.y + threadIdx.x / lanes;
     for (; row + (STEPS - 1) * step_rows < e.outer; row += STEPS * step_rows) {
-        sum_batch<STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+        sum_batch<true, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
     }
-    for (; row < e.outer; row += step_rows) {
-        sum_batch<1, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+    // One after the other, the last rows wait for memory as often as all before them. Packs of 8 leave no registers to
+    // have them together: in BF16 that was slower.
+    if constexpr (W <= 4) {
+        sum_batch<false, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+    } else {
+        for (; row < e.outer; row += step_rows) {
+            sum_batch<true, 1, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+        }
     }
 }
 
@@ -448,8 +458,20 @@ __device__ __forceinline__ void sum_columns(const real* const (&from)[INPUTS], r
     u64 own = u64(blockIdx.x) * COLUMNS + threadIdx.x % COLUMNS;
     u32 slice = threadIdx.x / COLUMNS, slices = blockDim.x / COLUMNS;
     double sums[SUMS] = {};
-    for (u32 part = slice; own < axis && part < gridDim.y; part += slices) {
-        for (int sum = 0; sum < SUMS; sum++) sums[sum] += __ldcg(partials + (part * axis + own) * SUMS + sum);
+    constexpr int AT_ONCE = 8;
+    for (u32 first = slice; own < axis && first < gridDim.y; first += AT_ONCE * slices) {
+        double read[AT_ONCE][SUMS];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            u32 part = first + i * slices;
+            for (int sum = 0; sum < SUMS; sum++) {
+                read[i][sum] = part < gridDim.y ? __ldcg(partials + (part * axis + own) * SUMS + sum) : 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            for (int sum = 0; sum < SUMS; sum++) sums[sum] += read[i][sum];
+        }
     }
     for (int sum = 0; sum < SUMS; sum++) {
         __syncthreads();

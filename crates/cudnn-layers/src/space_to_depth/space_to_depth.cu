@@ -12,17 +12,24 @@ extern "C" __global__ void image_to_depth(Blocks b, const real* x, real* to) {
     u64 first = grid_start() * PACK;
     if (first >= b.len) return;
     u64 block = b.depth.divide(first), line = b.width.divide(block), sample = b.height.divide(line);
-    u64 channel = first - block * b.depth.divisor;
+    u64 channel = first - block * b.depth.divisor, i = b.line.divide(channel);
+    u32 e = u32(channel - i * b.line.divisor), lines = u32(b.line.divisor);
     u64 column = (block - line * b.width.divisor) * b.line.divisor;
-    u64 row = (line - sample * b.height.divisor) * b.down;
+    // Of x; padding above and to the left makes huge numbers.
+    u64 h = (line - sample * b.height.divisor) * b.down + i - b.top;
+    u64 left = column - b.left;
+    const real* row = x + (sample * b.rows + h) * b.row_len + left;
     Pack<PACK, real> pack;
 #pragma unroll
     for (int lane = 0; lane < PACK; lane++) {
-        u64 i = b.line.divide(channel + lane), e = channel + lane - i * b.line.divisor;
-        // Padding above and to the left makes huge numbers.
-        u64 h = row + i - b.top, at = column + e - b.left;
-        bool inside = i < b.down && h < b.rows && at < b.row_len;
-        pack.at[lane] = inside ? float(x[(sample * b.rows + h) * b.row_len + at]) : 0.0f;
+        bool inside = i < b.down && h < b.rows && left + e < b.row_len;
+        pack.at[lane] = inside ? float(row[e]) : 0.0f;
+        if (++e == lines) {
+            e = 0;
+            i++;
+            h++;
+            row += b.row_len;
+        }
     }
     store<PACK>(to + first, pack);
 }
