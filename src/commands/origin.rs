@@ -139,7 +139,7 @@ impl Origin {
 
     /// What to estimate with where nothing can be measured. Of the host of a recorded device nothing is known here.
     pub(super) fn rates(&self) -> Rates {
-        let rates = if self.on_gpu() { Rates::GPU } else { Rates::CPU };
+        let rates = if self.on_gpu() { Rates::gpu(self.math) } else { Rates::CPU };
         if self.recorded.is_some() { rates } else { Rates { host: lockable(), ..rates } }
     }
 

@@ -24,7 +24,7 @@ const CHANNEL_LEN: usize = 32 << 10;
 const CHANNELS: usize = 128;
 
 /// The grid of the CUDA kernels that do a whole channel per block, where they pay.
-fn channel_grid(extents: &AxisExtents) -> Option<Grid> {
+pub fn channel_grid(extents: &AxisExtents) -> Option<Grid> {
     let small = extents.inner > 1 && extents.per_index() <= CHANNEL_LEN;
     let alone = extents.per_index() <= CHANNEL_THREADS as usize * 16;
     (small && (alone || extents.axis >= CHANNELS)).then(|| Grid::line(extents.axis as u32, CHANNEL_THREADS))

@@ -24,6 +24,7 @@ mod cuda;
 mod tests;
 
 pub use crate::scale::{Affine, AffineGradients};
+pub use cuda::channel_grid;
 
 use crate::{
     AxisExtents,
@@ -99,8 +100,7 @@ impl<'a> Added<'a> {
     }
 }
 
-/// What forward saves for backward: the mean that was subtracted and one over the standard deviation, an element per
-/// channel each.
+/// What forward saves for backward: mean and one over the standard deviation, an element per channel each.
 pub fn saved(extents: &AxisExtents) -> Space {
     Space::all_of([Space::of::<f32>(extents.axis); 2])
 }

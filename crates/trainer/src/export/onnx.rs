@@ -22,8 +22,7 @@ const MOST_BYTES: usize = (1 << 31) - 1;
 /// and gives what losses would read.
 ///
 /// # Errors
-/// A layer without counterpart in ONNX, with its name and line; more than 2 GiB of weights, which the format does not
-/// hold.
+/// A layer without counterpart in ONNX, with its name and line; more than the 2 GiB of weights that the format holds.
 pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
     let mut model = Model::new(net.graph(), values);
     for node in &model.graph.nodes {

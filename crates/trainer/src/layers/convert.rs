@@ -5,8 +5,7 @@ use crate::error::BoxError;
 use cudnn_layers::copy;
 use tensor::{Device, Format, TensorType};
 
-/// y is x in this format, and dx is dy in that of x. Nets get it where a layer reads a blob in another format than it
-/// has.
+/// y is x in this format, and dx is dy in that of x. Nets get it where a layer reads a blob in another format.
 pub(crate) struct Convert {
     to: Format,
     /// Empty until the layer is declared.

@@ -266,8 +266,7 @@ pub struct SyntheticData {
     /// Channels, height and width; taken from the layer's `crop_size` and the like, or a header of the data, if not
     /// given.
     pub shape: Option<[usize; 3]>,
-    /// Whether they only stand for the data, as in a plan: laid out as what is read at every iteration. Otherwise they
-    /// are made once.
+    /// Whether they only stand for the data, as in a plan: laid out as what every iteration reads. Else made once.
     pub stand_in: bool,
 }
 

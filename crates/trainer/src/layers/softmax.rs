@@ -40,8 +40,7 @@ impl Layer for Softmax {
     }
 }
 
-/// The logistic loss of class scores. Backward needs the labels, and the probabilities that forward saved; a second top
-/// shows them.
+/// The logistic loss of class scores. Backward needs the labels and the saved probabilities, which a second top shows.
 pub(super) struct SoftmaxWithLoss {
     axis: i32,
     options: LossOptions,

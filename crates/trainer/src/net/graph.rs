@@ -420,13 +420,8 @@ impl<'a> Builder<'a> {
         if !self.params.insert(name.clone()) {
             return Err(NetError::layer(spec, format!("another parameter is named '{name}' already")));
         }
-        self.graph.params.push(Param {
-            name,
-            declaration: declared.clone(),
-            lr_mult,
-            decay_mult,
-            trained: declared.learned && lr_mult != 0.0,
-        });
+        let (declaration, trained) = (declared.clone(), declared.learned && lr_mult != 0.0);
+        self.graph.params.push(Param { name, declaration, lr_mult, decay_mult, trained });
         Ok(id)
     }
 }

@@ -44,8 +44,7 @@ pub struct Net {
     gone: Vec<String>,
 }
 
-/// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, when its turn
-/// comes.
+/// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, in its turn.
 fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
     for node in &graph.nodes {
         let (axis, ignored) = match &node.kind {
@@ -88,19 +87,10 @@ impl Net {
         check_labels(&graph, &layers)?;
         fusion::absorb_relus(&mut graph);
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
-        Ok(Self {
-            name: spec.name.clone(),
-            phase: spec.state.phase,
-            scratch: graph.nodes.iter().map(transient).collect(),
-            graph,
-            filled: vec![false; layers.len()],
-            layers,
-            device: options.device.clone(),
-            training,
-            histories: 1,
-            kept: Vec::new(),
-            gone: gone.clone(),
-        })
+        let scratch = graph.nodes.iter().map(transient).collect();
+        let (name, phase, device) = (spec.name.clone(), spec.state.phase, options.device.clone());
+        let (filled, kept, gone) = (vec![false; layers.len()], Vec::new(), gone.clone());
+        Ok(Self { name, phase, graph, layers, filled, device, scratch, training, histories: 1, kept, gone })
     }
 
     /// It cannot do what was asked of it, as `message` says.

@@ -50,10 +50,8 @@ impl Net {
                 ("Convolution" | "InnerProduct", Some(filter)) => 2 * filter * places(),
                 _ => count(&node.bottoms) + count(&node.tops),
             };
-            LayerWork {
-                kind: node.type_name.to_owned(),
-                flops: [1.0, 2.0].map(|times| times * forward as f64),
-            }
+            let flops = [1.0, 2.0].map(|times| times * forward as f64);
+            LayerWork { kind: node.type_name.to_owned(), flops }
         });
         work.collect()
     }

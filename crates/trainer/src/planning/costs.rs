@@ -3,21 +3,30 @@
 use super::{Planning, source::Source};
 use crate::{
     error::NetError,
-    net::Net,
+    layers::{Absorbed, Need},
+    net::{
+        Net,
+        graph::{Graph, Node},
+    },
     run::{LayerTimes, measure},
+    spec::LayerKind,
 };
+use cudnn_layers::{AxisExtents, batch_norm::channel_grid};
 use memory::{
     Outline, OutlineNode,
     policy::{Costs, PassCosts},
 };
-use planner::{Bytes, Configuration, ConvOp, Cost, Fronts, Kernel, PlanOptions};
+use planner::{Bytes, Configuration, ConvOp, Cost, Fronts, Kernel, Math, PlanOptions};
 use std::{collections::HashMap, time::Instant};
+use tensor::Accumulate;
 
 /// What cannot be measured, to estimate with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// Bytes a millisecond of the device's memory, by passes without kernels.
     pub memory: f64,
+    /// Operations a millisecond of inner products.
+    pub products: f64,
     /// Of copies to the host and back.
     pub copies: f64,
     /// Host memory that may be locked.
@@ -25,17 +34,19 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Of an H200: elementwise passes, PCIe 5, and three quarters of 128 GiB.
-    pub const GPU: Self = Self { memory: 3.8e9, copies: 55e6, host: Bytes::mib(96 << 10) };
+    /// Of an H200: elementwise passes, cuBLAS's products, PCIe 5, and three quarters of 128 GiB.
+    pub const fn gpu(math: Math) -> Self {
+        let products = if matches!(math, Math::Fp32) { 45e9 } else { 180e9 };
+        Self { memory: 3.8e9, products, copies: 55e6, host: Bytes::mib(96 << 10) }
+    }
     /// Of a processor's memory, in which copies stay, too.
-    pub const CPU: Self = Self { memory: 1e7, copies: 5e6, ..Self::GPU };
+    pub const CPU: Self = Self { memory: 1e7, products: 1e8, copies: 5e6, ..Self::gpu(Math::Fp32) };
 }
 
 /// The part of the measured rate that copies are planned with: on an H200, 50 of 55 GB/s were seen beside computation.
 const SUSTAINED: f64 = 0.88;
 
-/// Workspace that kernels have while the rest of their layer is measured, unless none of their algorithms does with
-/// that.
+/// Workspace of kernels while the rest of their layer is measured, unless none of their algorithms does with that.
 const WORKSPACE: Bytes = Bytes::mib(64);
 
 impl Planning {
@@ -44,9 +55,8 @@ impl Planning {
         matches!(self.source, Source::Device(..)) && !self.records.offline
     }
 
-    /// The costs of an iteration of `net`, whose `kernels` are known under `options`. Layers without kernels are
-    /// measured on its device if they [can be](Self::measures_layers), and else estimated with `rates`. Gives the net
-    /// back.
+    /// The costs of an iteration of `net`, which it gives back, whose `kernels` are known under `options`. What else
+    /// layers do is measured on its device if it [can be](Self::measures_layers), and else estimated with `rates`.
     ///
     /// # Errors
     /// Kernels that were not measured; a device without memory for a single layer, or that fails.
@@ -59,7 +69,7 @@ impl Planning {
     ) -> Result<(Costs, Net), NetError> {
         let (start, fronts) = (Instant::now(), Fronts::new(kernels, &self.table, options)?);
         let (times, net) = match self.measures_layers() {
-            false => (estimated(&net.outline(true), rates), net),
+            false => (estimated(&net, rates), net),
             true => {
                 let least = fronts.iter().map(|(_, set)| set.iter().next().map(Configuration::workspace));
                 let limits: Vec<Bytes> =
@@ -72,11 +82,10 @@ impl Planning {
     }
 }
 
-/// The costs of an iteration of a net of which nothing was measured: its kernels take nothing, neither time nor
-/// workspace.
+/// The costs of an iteration of a net of which nothing was measured: its kernels take neither time nor workspace.
 pub fn estimated_costs(net: &Net, rates: Rates) -> Costs {
     let outline = net.outline(true);
-    let mut costs = costs(&outline, None, &estimated(&outline, rates), rates.host);
+    let mut costs = costs(&outline, None, &estimated(net, rates), rates.host);
     let convolutions = net.graph().nodes.iter().zip(&mut costs.nodes);
     for (_, passes) in convolutions.filter(|(node, _)| node.type_name == "Convolution") {
         passes.iter_mut().for_each(|pass| pass.front = vec![Cost { time_ms: 0.0, workspace: Bytes::ZERO }]);
@@ -99,30 +108,61 @@ fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes, host: B
     // Copies that run one after the other beside computation do not keep up the best rate, and what waits for the end
     // of one waits for all delays before it.
     let bytes_per_ms = times.copied.map(|rate| rate * SUSTAINED);
-    Costs {
-        nodes: outline.nodes.iter().zip(&times.passes).map(node).collect(),
-        again_ms: times.passes.iter().map(|pass_ms| pass_ms[2]).collect(),
-        update_ms: times.update_ms,
-        bytes_per_ms,
-        launch_ms: times.launch_ms,
-        host,
-    }
+    let nodes = outline.nodes.iter().zip(&times.passes).map(node).collect();
+    let again_ms = times.passes.iter().map(|pass_ms| pass_ms[2]).collect();
+    Costs { nodes, again_ms, update_ms: times.update_ms, bytes_per_ms, launch_ms: times.launch_ms, host }
 }
 
-/// Passes that take as long as reading and writing their operands.
-fn estimated(outline: &Outline, rates: Rates) -> LayerTimes {
-    let bytes = |values: &[usize]| values.iter().map(|&value| outline.values[value].bytes.0).sum::<u64>();
+/// Passes that take as long as what they read and write, and products as long as they compute.
+fn estimated(net: &Net, rates: Rates) -> LayerTimes {
     let ms = |bytes: u64| bytes as f64 / rates.memory;
-    let passes = outline.nodes.iter().map(|node| {
-        let (bottoms, tops) = (bytes(&node.bottoms), bytes(&node.tops));
-        let seen = bytes(node.bottoms_read()) + tops * u64::from(node.needs_top);
-        // Data come from the host before everything else.
-        let once = bottoms + tops;
-        let moved = if node.bottoms.is_empty() { [0; 3] } else { [once, once + seen, once] };
-        moved.map(ms)
+    let passes = net.graph().nodes.iter().zip(net.work()).map(|(node, work)| {
+        let rate = if work.kind == "InnerProduct" { rates.products } else { f64::INFINITY };
+        let moved = moved(net.graph(), node);
+        [0, 1, 2].map(|pass| ms(moved[pass]).max(work.flops[pass % 2] / rate))
     });
-    let trained = outline.params.iter().filter(|param| param.trained).map(|param| param.bytes.0);
+    let passes = passes.collect();
+    let params = net.outline(true).params;
     // Weights and history are read and written, gradients are read.
-    let update_ms = ms(5 * trained.sum::<u64>());
-    LayerTimes { passes: passes.collect(), update_ms, copied: [rates.copies; 2], launch_ms: 0.0 }
+    let update = params.iter().filter(|param| param.trained);
+    let update = update.map(|param| 3 * param.bytes.0 + 2 * param.history.0 + param.copy.0).sum();
+    LayerTimes { passes, update_ms: ms(update), copied: [rates.copies; 2], launch_ms: 0.0 }
+}
+
+/// Bytes that a node's passes, forward, backward and repeated, read and write on a GPU, but for convolution kernels.
+fn moved(graph: &Graph, node: &Node) -> [u64; 3] {
+    let shape = |&value: &usize| &graph.values[value].shape;
+    let blob = |value: &usize| shape(value).space().bytes() as u64;
+    let all = |values: &[usize]| values.iter().map(blob).sum::<u64>();
+    let (bottoms, declared) = (&node.bottoms[..], &node.declaration);
+    let (x, y, saved) = (all(bottoms), all(&node.tops), declared.saved.bytes() as u64);
+    let top = if declared.needs_top == Need::Nothing { 0 } else { y };
+    let seen = all(&bottoms[..declared.bottoms_read(bottoms.len())]) + top + saved;
+    // What adds to another gradient reads that, too.
+    let writes = |how: &Accumulate| 1 + u64::from(*how == Accumulate::Add);
+    let wanted = || bottoms.iter().zip(&node.propagates).filter_map(|(one, how)| Some((one, how.as_ref()?)));
+    let dx: u64 = wanted().map(|(bottom, how)| blob(bottom) * writes(how)).sum();
+    let weights = node.params.first().map_or(0, |&param| graph.params[param].space().bytes() as u64);
+    let bias = y * u64::from(node.params.len() > 1);
+    let [forward, backward] = match node.kind {
+        // Data come from the host before everything else; in place, a blob has its new shape already.
+        _ if bottoms.is_empty() => [0; 2],
+        LayerKind::Flatten(_) | LayerKind::Reshape(_) if node.in_place => [0; 2],
+        LayerKind::Convolution(_) => [2 * bias, bias],
+        LayerKind::InnerProduct(_) => [x + weights + y + 2 * bias, seen + 2 * (weights + y) + bias + dx],
+        // Channels are summed before they are mapped: what no cache holds is read twice.
+        LayerKind::BatchNorm(_) if channel_grid(&AxisExtents::new(shape(&bottoms[0]), 1)).is_none() => {
+            [blob(&bottoms[0]) + x + y, blob(&bottoms[0]) + seen + 2 * y + dx]
+        }
+        // Gradients of factors, of each summand and of each copy are passes of their own.
+        LayerKind::Scale(_) => [x + y, seen + 2 * y + dx],
+        LayerKind::Eltwise(_) => [x + y, seen + wanted().count() as u64 * y + dx],
+        LayerKind::Split => [2 * y, 3 * y + dx - 2 * x],
+        LayerKind::PReLU(_) => [9 * y, 12 * y + dx],
+        _ => [x + y + saved, seen + y + dx],
+    };
+    let again = if declared.repeats_from_saved { x + y } else { forward };
+    // What the layer before has absorbed is done on its way.
+    let [ahead, back] = [node.absorbed != Absorbed::No, node.absorbed.is_backward()].map(|is| u64::from(!is));
+    [forward * ahead, backward * back, again * ahead]
 }

@@ -241,19 +241,12 @@ pub fn identity(device: &Device) -> DeviceHeader {
 pub fn header(device: &Device) -> DeviceHeader {
     let command = command_line().join(" ");
     let version = env!("CARGO_PKG_VERSION");
-    match device {
-        Device::Cpu(cpu) => DeviceHeader {
-            name: processor_name(),
-            library_version: format!("microbatch {version}, {}, kernels {CPU_KERNELS}", instruction_set()),
-            threads: cpu.threads().to_string(),
-            command,
-            ..DeviceHeader::default()
-        },
-        Device::Cuda(cuda) => DeviceHeader {
-            name: cuda.info().to_string(),
-            library_version: cudnn_layers::cudnn::versions(cuda),
-            command,
-            ..DeviceHeader::default()
-        },
-    }
+    let (name, library_version, threads) = match device {
+        Device::Cpu(cpu) => {
+            let kernels = format!("microbatch {version}, {}, kernels {CPU_KERNELS}", instruction_set());
+            (processor_name(), kernels, cpu.threads().to_string())
+        }
+        Device::Cuda(cuda) => (cuda.info().to_string(), cudnn_layers::cudnn::versions(cuda), String::new()),
+    };
+    DeviceHeader { name, library_version, threads, command, ..DeviceHeader::default() }
 }

@@ -1,10 +1,11 @@
 //! Recorded plans: what they are good for, and what a damaged file may say.
 
-use super::{PlanRecord, Planning, Records};
+use super::{PlanRecord, Planning, Rates, Records, estimated_costs};
 use crate::{
     error::NetError,
     snapshot::{load_tensors, save_tensors},
     stop::Stop,
+    testing::build,
 };
 use files::database::Database;
 use planner::{
@@ -170,4 +171,97 @@ fn measuring_that_is_stopped_keeps_what_was_measured() {
         assert!(stop.unheard.load(Ordering::SeqCst), "nobody listens any more");
     }
     assert_eq!(database.read(&device).unwrap().table.len(), 2);
+}
+
+/// What the layers of a net read and write by estimate, forward, backward and repeated, in blobs of its data.
+fn moved(text: &str) -> BTreeMap<String, [f64; 3]> {
+    let net = build(text).unwrap();
+    let blob = net.input().unwrap().space().bytes() as f64;
+    let costs = estimated_costs(&net, Rates { memory: blob, products: f64::INFINITY, ..Rates::CPU });
+    let passes = costs.nodes.iter().zip(&costs.again_ms);
+    let passes =
+        passes.map(|([forward, backward], &again_ms)| [forward.fixed_ms, backward.fixed_ms, again_ms]);
+    net.graph().nodes.iter().map(|node| node.name.clone()).zip(passes).collect()
+}
+
+/// `samples` of 8 channels of 32 x 32, through `layers`, the last of which writes `end`.
+fn net(samples: usize, layers: &[&str]) -> String {
+    let data = format!(
+        "layer {{ name: 'data' type: 'DummyData' top: 'data' top: 'label' dummy_data_param {{ \
+         shape {{ dim: {samples} dim: 8 dim: 32 dim: 32 }} shape {{ dim: {samples} }} }} }}"
+    );
+    let layers = layers.iter().map(|layer| {
+        let [name, kind, bottoms, top, params] =
+            layer.splitn(5, ' ').collect::<Vec<_>>().try_into().expect("five words");
+        let bottoms: String = bottoms.split('+').map(|bottom| format!("bottom: '{bottom}' ")).collect();
+        let tops: String = top.split('+').map(|top| format!("top: '{top}' ")).collect();
+        format!("layer {{ name: '{name}' type: '{kind}' {bottoms}{tops}{params} }}\n")
+    });
+    let end = "layer { name: 'ip' type: 'InnerProduct' bottom: 'end' top: 'ip' \
+               inner_product_param { num_output: 2 } }
+               layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+    format!("{data}\n{}{end}", layers.collect::<String>())
+}
+
+const CONV: &str = "convolution_param { num_output: 8 kernel_size: 1 bias_term: false }";
+const BIASED: &str = "convolution_param { num_output: 8 kernel_size: 1 }";
+const AFFINE: &str = "batch_norm_param { scale_bias: true }";
+const HALVES: &str = "pooling_param { kernel_size: 2 stride: 2 }";
+
+const SUM: &str = "eltwise_param { coeff: 1 coeff: 0.5 }";
+
+/// Holds what is estimated of `layers`, but of those that are part of others, against what is said of them.
+fn check(samples: usize, layers: &[(String, Option<[f64; 3]>)]) {
+    let text: Vec<&str> = layers.iter().map(|(layer, _)| layer.as_str()).collect();
+    let moved = moved(&net(samples, &text));
+    for (layer, expected) in layers {
+        let name = layer.split(' ').next().unwrap();
+        let Some(expected) = expected else {
+            assert!(!moved.contains_key(name), "{layer}");
+            continue;
+        };
+        // Parameters, statistics and labels are small beside a blob.
+        let near = moved[name].iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.01);
+        assert!(near, "{layer}: {:?} and not {expected:?}", moved[name]);
+    }
+}
+
+/// Counted by hand from what the CUDA kernels of `cudnn-layers` load and store.
+#[test]
+fn estimates_count_what_passes_read_and_write() {
+    // A channel of 64 samples is too large for the caches: it is read for its sums, and then again.
+    for (samples, again) in [(64, 1.0), (8, 0.0)] {
+        let norms = [
+            (format!("biased Convolution data a {BIASED}"), Some([2.0, 1.0, 2.0])),
+            ("absorbed ReLU a a ".to_owned(), Some([0.0, 3.0, 0.0])),
+            (format!("norm BatchNorm a b {AFFINE}"), Some([2.0 + again, 3.0 + 2.0 * again, 2.0])),
+            ("gone ReLU b b ".to_owned(), Some([0.0; 3])),
+            (format!("plain Convolution b c {CONV}"), Some([0.0; 3])),
+            // With the sum and the ReLU: x and b to y; x, dy and y to dx, and dy also to the gradient of b.
+            (format!("sum BatchNorm c d {AFFINE}"), Some([3.0 + again, 5.0 + 2.0 * again, 3.0])),
+            ("joined Eltwise d+b e ".to_owned(), None),
+            ("by_sign ReLU e e ".to_owned(), Some([0.0; 3])),
+            (format!("next Convolution e f {CONV}"), Some([0.0; 3])),
+            // A byte for each winner.
+            (format!("pool Pooling f end {HALVES}"), Some([1.3125; 3])),
+        ];
+        check(samples, &norms);
+    }
+    let others = [
+        (format!("first Convolution data a {CONV}"), Some([0.0; 3])),
+        // The gradient of its bottom, and those of factors.
+        ("scale Scale a b scale_param { bias_term: true }".to_owned(), Some([2.0, 4.0, 2.0])),
+        ("slopes PReLU b c ".to_owned(), Some([9.0, 14.0, 9.0])),
+        // It is the first to give `b` a gradient, to which PReLU adds.
+        (format!("sum Eltwise c+b d {SUM}"), Some([3.0, 4.0, 3.0])),
+        ("split Split d e+f ".to_owned(), Some([4.0, 5.0, 4.0])),
+        ("concat Concat e+f g ".to_owned(), Some([4.0, 4.0, 4.0])),
+        (format!("half Convolution g h {CONV}"), Some([0.0; 3])),
+        ("drop Dropout h h ".to_owned(), Some([2.0; 3])),
+        ("relu ReLU h h ".to_owned(), Some([2.0, 3.0, 2.0])),
+        // x and the scale, which forward saves.
+        ("lrn LRN h end ".to_owned(), Some([3.0, 4.0, 3.0])),
+        ("flat Flatten end end ".to_owned(), Some([0.0; 3])),
+    ];
+    check(16, &others);
 }

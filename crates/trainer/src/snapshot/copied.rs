@@ -70,8 +70,7 @@ impl Weights {
     /// What `net` takes of them.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`] for a layer that has one name and two shapes, and for a file of which nothing is
-    /// taken.
+    /// [`SnapshotError::Refused`] for a layer of one name and two shapes, and for a file of which nothing is taken.
     pub fn copied(&self, net: &Net) -> Result<CopiedWeights, SnapshotError> {
         Ok(self.matched(net.graph())?.0)
     }
@@ -168,8 +167,7 @@ fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<
     namings.into_iter().rev().max_by_key(found).filter(|naming| found(naming) > 0)
 }
 
-/// The names of the first DenseNets of torchvision, which its own reader still takes: `denselayer1.norm.1`, today
-/// `norm1`.
+/// The names of torchvision's first DenseNets, which its own reader still takes: `denselayer1.norm.1`, today `norm1`.
 fn of_old_densenet(module: &str) -> String {
     match module.char_indices().next_back() {
         Some((at, '1' | '2')) => format!("{}.{}", &module[..at], &module[at..]),

@@ -47,18 +47,8 @@ impl LayerSpec {
         [bottoms, tops]: [Vec<String>; 2],
         location: Location,
     ) -> Self {
-        Self {
-            name,
-            kind,
-            bottoms,
-            tops,
-            loss_weights: Vec::new(),
-            params: Vec::new(),
-            propagate_down: Vec::new(),
-            include: Vec::new(),
-            exclude: Vec::new(),
-            location,
-        }
+        let (loss_weights, params, propagate_down, include, exclude) = Default::default();
+        Self { name, kind, bottoms, tops, loss_weights, params, propagate_down, include, exclude, location }
     }
 
     pub(super) fn from_message(source: &SourceFile, message: &Message) -> Result<Self> {

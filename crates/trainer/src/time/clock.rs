@@ -14,8 +14,7 @@ pub(super) struct Marks {
     pub(super) start: Mark,
     /// The ends of the actions.
     pub(super) actions: Vec<(Action, Mark)>,
-    /// By action, the beginning and the end of a copy that runs beside the rest, or when computation went on that had
-    /// waited.
+    /// By action, beginning and end of a copy that runs beside the rest, or when computation that had waited went on.
     pub(super) copies: HashMap<usize, Vec<Mark>>,
     pub(super) kernels: Vec<(usize, ConvOp, [Mark; 2])>,
 }

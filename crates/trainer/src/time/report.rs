@@ -48,8 +48,7 @@ pub struct TimeReport {
     pub forward_ms: f64,
     /// Average backward pass in milliseconds.
     pub backward_ms: f64,
-    /// Average update of all parameters in milliseconds, if the net trains any; not part of an iteration in Caffe's
-    /// sense.
+    /// Average update of all parameters in milliseconds, if any is trained; no part of an iteration in Caffe's sense.
     pub update_ms: Option<f64>,
     /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, without the
     /// host's time to launch each layer.
