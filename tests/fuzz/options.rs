@@ -15,6 +15,7 @@ const VALUES: [&str; 41] = [
     "cuda:0",
     "cuda:99999999999",
     "h200",
+    "h100",
     "recorded:",
     "recorded:/dev/null",
     "64MiB",
