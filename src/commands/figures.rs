@@ -65,9 +65,9 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
             studies.extend(measure(args, device, Math::Tf32, &mut console)?.0);
         }
         if !lacks.is_empty() {
-            left_out += &format!("What {device} has no measurements of is left out: {}. ", lacks.join(", "));
+            left_out += &format!("What {device} has no measurements of is left out: {}.\n", lacks.join(", "));
         }
-        devices.push(studies);
+        devices.extend(Some(studies).filter(|studies| !studies.is_empty()));
     }
     let all = study::figures(&devices);
     let wanted = |figure: &&Figure| args.only.as_ref().is_none_or(|part| figure.name.contains(part));
@@ -85,20 +85,16 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
         console.text(format!("{:<28} {}", figure.name, figure.title))?;
     }
     if args.only.is_none() {
-        write_page(args, &devices, &all, left_out.trim_end())?;
+        write_page(args, (&devices, &left_out), &all)?;
     }
-    if !left_out.is_empty() {
-        console.text(left_out.trim_end())?;
-    }
-    console.text(format!("figures in {}: {}", args.out.display(), chosen.len()))
+    console.text(format!("{left_out}figures in {}: {}", args.out.display(), chosen.len()))
 }
 
 /// The page about all of them, and the table of the papers' numbers.
 fn write_page(
     args: &FiguresArgs,
-    devices: &[Vec<Study>],
+    (devices, left_out): (&[Vec<Study>], &str),
     all: &[Figure],
-    left_out: &str,
 ) -> Result<(), Error> {
     let claims = claims(devices);
     write_data(&args.out.join("papers.csv"), &claims)?;
@@ -111,13 +107,11 @@ fn write_page(
     write(&args.out.join("README.md"), page(devices, all, &claims, [&command, left_out]).into_bytes())
 }
 
-/// Measures the nets in one arithmetic; of a recorded device takes those that were recorded, and names the others.
-fn measure(
-    args: &FiguresArgs,
-    device: &str,
-    math: Math,
-    console: &mut Console,
-) -> Result<(Vec<Study>, Vec<String>), Error> {
+/// Nets on a device, and the names of those that its table has not.
+type Known = (Vec<Study>, Vec<String>);
+
+/// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
+fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) -> Result<Known, Error> {
     let (device, dtype, layout) = (device.to_owned(), ElementType::F32, &[AxisOrder::Nchw][..]);
     let run = RunArgs { device, threads: None, math, dtype, layout, synthetic: None, json: false };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };

@@ -59,21 +59,16 @@ pub fn claims(devices: &[Vec<Study>]) -> Data {
             devices.iter().map(|device| device.iter().find(|study| study.name == net)).collect();
         let Some(first) = named.iter().flatten().next() else { continue };
         // Not every table has measurements for all sizes, nor the same ones.
-        let finest = if first.finest == BatchSizePolicy::All {
-            "all sizes"
-        } else {
-            "powers of two instead of all sizes"
-        };
+        let powers = "powers of two instead of all sizes";
+        let finest = if first.finest == BatchSizePolicy::All { "all sizes" } else { powers };
         for (of, on, paper, here) in claims {
             let same = |study: &Option<&Study>| here(study.filter(|study| study.finest == first.finest)?);
             let found: Vec<Option<f64>> = named.iter().map(same).collect();
-            let cells = found
-                .iter()
-                .flat_map(|&found| [found.map(rounded), found.map(|found| rounded(found / paper))]);
+            let both = |found: &Option<f64>| [found.map(rounded), found.map(|found| rounded(found / paper))];
+            let words =
+                [json!(first.label()), json!(of.replace("all sizes", finest)), json!(paper), json!(on)];
             if found.iter().any(Option::is_some) {
-                let words =
-                    [json!(first.label()), json!(of.replace("all sizes", finest)), json!(paper), json!(on)];
-                data.row(words.into_iter().chain(cells.map(|cell| json!(cell))));
+                data.row(words.into_iter().chain(found.iter().flat_map(both).map(|cell| json!(cell))));
             }
         }
     }

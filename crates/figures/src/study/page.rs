@@ -2,7 +2,7 @@
 
 use super::{LIMITS, NOTABLE, Study, USUAL, beside::pairs, claims::gain_at, nets};
 use crate::draw::{Data, Figure};
-use planner::{BatchSizePolicy, Math, Plan, WorkspacePolicy};
+use planner::{Algorithm, BatchSizePolicy, Math, PlannedKernel, WorkspacePolicy};
 use std::iter::zip;
 
 /// What is said of nets; whether that is that one time is 1.1 times another at least, or that it is not; and the ratio,
@@ -44,18 +44,14 @@ fn over_wd(study: &Study, way: WorkspacePolicy) -> Option<f64> {
 }
 
 /// A page in Markdown with all `figures`, the table of `claims`, and what holds of the papers' conclusions; made by
-/// `command`, which has `left_out` something, as a sentence says.
-pub fn page(
-    devices: &[Vec<Study>],
-    figures: &[Figure],
-    claims: &Data,
-    [command, left_out]: [&str; 2],
-) -> String {
+/// `command`, which left out what a sentence says.
+pub fn page(devices: &[Vec<Study>], figures: &[Figure], claims: &Data, said: [&str; 2]) -> String {
+    let [command, left_out] = said;
     let [first, others @ ..] = devices else { return String::new() };
     let Some(study) = first.first() else { return String::new() };
     let mut page = format!(
         "# Figures\n\nThe figures of the µ-cuDNN papers, and what they lack, on {}. {}. This page, its numbers and every \
-         drawing are made by\n\n    {command}\n\nThe numbers behind each drawing lie beside it, as CSV and as JSON. {left_out}\n\n",
+         drawing are made by\n\n    {command}\n\nThe numbers behind each drawing lie beside it, as CSV and as JSON.\n{left_out}\n",
         study.device(),
         study.source(),
     );
@@ -117,25 +113,16 @@ fn verdict(conclusion: &Conclusion, devices: &[Vec<Study>]) -> Option<String> {
 fn compared(here: &[Study], there: &[Study]) -> Option<String> {
     let (mut kernels, mut same, mut times) = (0, 0, Vec::new());
     for pair in pairs(here, there) {
-        let [Some([plenty, little]), Some([other, slower])] = pair.map(Study::plenty_and_little) else {
-            continue;
-        };
-        let wants = |plan: &Plan| {
-            Vec::from_iter(plan.kernels.iter().map(|planned| planned.configuration.to_string()))
-        };
-        let alike = zip(wants(&plenty), wants(&other)).filter(|(a, b)| a == b).count();
-        (kernels, same) = (kernels + plenty.kernels.len(), same + alike);
+        let [Some([a, little]), Some([b, slower])] = pair.map(Study::plenty_and_little) else { continue };
+        let alike = zip(&a.kernels, &b.kernels).filter(|(a, b)| algorithm(a) == algorithm(b));
+        (kernels, same) = (kernels + a.kernels.len(), same + alike.count());
         times.push(format!("{:.2} ({})", slower.time_ms / little.time_ms, pair[0].label()));
     }
-    let is_coarser = |twin: &&Study| {
-        let ours = nets(here, Math::Tf32).find(|study| study.label() == twin.label());
-        ours.is_some_and(|ours| ours.finest == BatchSizePolicy::All && twin.finest != ours.finest)
-    };
-    let coarser = nets(there, Math::Tf32).filter(is_coarser).map(Study::label).collect::<Vec<_>>().join(", ");
+    let coarser = nets(there, Math::Tf32).filter(|study| study.finest != here[0].finest).map(Study::label);
     let coarser =
-        if coarser.is_empty() { coarser } else { format!(" (in TF32 of powers of two alone: {coarser})") };
-    let ([here, there], [.., plenty], times) =
-        ([here, there].map(|one| one[0].model()), LIMITS, times.join(", "));
+        coarser.reduce(|a, b| format!("{a}, {b}")).map(|nets| format!(" (in TF32 of powers of two: {nets})"));
+    let ([.., plenty], times, coarser) = (LIMITS, times.join(", "), coarser.unwrap_or_default());
+    let [here, there] = [here, there].map(|one| one[0].model());
     (kernels > 0).then(|| {
         format!(
             "## {here} and {there}\n\nOf {kernels} undivided kernels in FP32, {same} have the same fastest algorithm within \
@@ -144,6 +131,11 @@ fn compared(here: &[Study], there: &[Study]) -> Option<String> {
              another.\n\n"
         )
     })
+}
+
+/// What a kernel runs that was planned undivided.
+fn algorithm(planned: &PlannedKernel) -> Option<&Algorithm> {
+    planned.undivided.as_ref().map(|micro| &micro.algorithm)
 }
 
 /// A table in Markdown.
