@@ -102,7 +102,7 @@ fn two_gpus_are_compared_by_the_nets_that_both_have() {
     let devices = rows("beside-h100");
     let gains = |device: &str| -> Vec<(String, f64)> {
         let of = |row: &&BTreeMap<String, Value>| {
-            row["device"].as_str().unwrap().contains(device) && row["limit_bytes"] == Value::from(64 << 20)
+            row["device"].as_str().unwrap().contains(device) && row["limit_bytes"] == 64 << 20
         };
         let gain = |row: &BTreeMap<String, Value>| {
             let [before_ms, ms] = ["undivided_ms", "time_ms"].map(|column| row[column].as_f64().unwrap());

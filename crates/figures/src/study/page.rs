@@ -75,7 +75,7 @@ pub fn page(devices: &[Vec<Study>], figures: &[Figure], claims: &Data, said: [&s
 }
 
 /// Of every net in FP32 of which it is known, whether what is said is true of it, and the ratio.
-fn verdicts<'s>((_, is_gain, ratio): &Conclusion, studies: &'s [Study]) -> Vec<(String, bool, f64)> {
+fn verdicts((_, is_gain, ratio): &Conclusion, studies: &[Study]) -> Vec<(String, bool, f64)> {
     let twin = |study: &Study| nets(studies, Math::Tf32).find(|other| other.label() == study.label());
     let known =
         nets(studies, Math::Fp32).filter_map(|study| Some((study.label(), ratio(study, twin(study))?)));
