@@ -7,7 +7,7 @@ use crate::{
 use clap::{CommandFactory, Parser};
 use microbatch::args::{Cli, Command, Environment, PlanningArgs};
 
-const VALUES: [&str; 41] = [
+const VALUES: [&str; 42] = [
     "",
     "cpu",
     "auto",
