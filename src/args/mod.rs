@@ -130,8 +130,8 @@ pub enum Family {
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
     /// Where to run: cpu, cuda, cuda:N, or auto, the first GPU if there is one; `train` and `time` take several, each
-    /// with a mini-batch of its own: cuda:0,1, all (GPUs), or cpu,cpu; `plan` and `figures` a recorded GPU, h200, or
-    /// recorded:FILE, a cost table
+    /// with a mini-batch of its own: cuda:0,1, all (GPUs), or cpu,cpu; `plan` and `figures` a recorded GPU, h200 or
+    /// h100, or recorded:FILE, a cost table
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads of the CPU to run on [default: all]
@@ -366,9 +366,10 @@ pub struct FiguresArgs {
     /// mini-batch 32]
     #[arg(long, value_name = "NET")]
     pub net: Vec<String>,
-    /// Whose measurements: h200 or recorded:FILE, or a device of this machine, which is measured: cpu, cuda, cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "h200")]
-    pub device: String,
+    /// Whose measurements: h200, h100 or recorded:FILE, or a device of this machine, which is measured: cpu, cuda, cuda:N;
+    /// may be repeated: others are compared with the first
+    #[arg(long, value_name = "DEVICE", default_values = ["h200", "h100"])]
+    pub device: Vec<String>,
     /// The numbers alone, as CSV and JSON, and no drawings
     #[arg(long)]
     pub csv: bool,

@@ -58,19 +58,25 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
         let names = Vec::from_iter(names).join(", ");
         return Err(usage!("--net {net} has no figures: choose of {names}"));
     }
-    let maths = if is_gpu(&args.device, None) { &[Math::Fp32, Math::Tf32] } else { &[Math::Fp32][..] };
-    let mut studies = Vec::new();
-    for &math in maths {
-        studies.extend(measure(args, math, &mut console)?);
+    let (mut devices, mut left_out) = (Vec::new(), String::new());
+    for device in &args.device {
+        let (mut studies, lacks) = measure(args, device, Math::Fp32, &mut console)?;
+        if is_gpu(device, None) {
+            studies.extend(measure(args, device, Math::Tf32, &mut console)?.0);
+        }
+        if !lacks.is_empty() {
+            left_out += &format!("What {device} has no measurements of is left out: {}.\n", lacks.join(", "));
+        }
+        devices.extend(Some(studies).filter(|studies| !studies.is_empty()));
     }
-    let all = study::figures(&studies);
+    let all = study::figures(&devices);
     let wanted = |figure: &&Figure| args.only.as_ref().is_none_or(|part| figure.name.contains(part));
     let chosen: Vec<&Figure> = all.iter().filter(wanted).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = all.iter().map(|figure| figure.name.as_str()).collect();
         return Err(match &args.only {
             Some(part) if !names.is_empty() => usage!("--only {part} is in no name of {}", names.join(", ")),
-            _ => usage!("--device {} has no measurements of the nets that are wanted", args.device),
+            _ => usage!("--device {} has no measurements of the nets that are wanted", args.device[0]),
         });
     }
     fs::create_dir_all(&args.out).map_err(|source| refused(&args.out, source))?;
@@ -79,26 +85,34 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
         console.text(format!("{:<28} {}", figure.name, figure.title))?;
     }
     if args.only.is_none() {
-        write_page(args, &studies, &all)?;
+        write_page(args, (&devices, &left_out), &all)?;
     }
-    console.text(format!("figures in {}: {}", args.out.display(), chosen.len()))
+    console.text(format!("{left_out}figures in {}: {}", args.out.display(), chosen.len()))
 }
 
 /// The page about all of them, and the table of the papers' numbers.
-fn write_page(args: &FiguresArgs, studies: &[Study], all: &[Figure]) -> Result<(), Error> {
-    let claims = claims(studies);
+fn write_page(
+    args: &FiguresArgs,
+    (devices, left_out): (&[Vec<Study>], &str),
+    all: &[Figure],
+) -> Result<(), Error> {
+    let claims = claims(devices);
     write_data(&args.out.join("papers.csv"), &claims)?;
     if args.csv {
         return Ok(());
     }
-    let nets = args.net.iter().map(|net| format!("--net {net} ")).collect::<String>();
-    let command = format!("microbatch figures --device {} {nets}--out {}", args.device, args.out.display());
-    write(&args.out.join("README.md"), page(studies, all, &claims, &command).into_bytes())
+    let devices_of = args.device.iter().map(|device| format!("--device {device} "));
+    let options: String = devices_of.chain(args.net.iter().map(|net| format!("--net {net} "))).collect();
+    let command = format!("microbatch figures {options}--out {}", args.out.display());
+    write(&args.out.join("README.md"), page(devices, all, &claims, [&command, left_out]).into_bytes())
 }
 
+/// Nets on a device, and the names of those that its table has not.
+type Known = (Vec<Study>, Vec<String>);
+
 /// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
-fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<Study>, Error> {
-    let (device, dtype, layout) = (args.device.clone(), ElementType::F32, &[AxisOrder::Nchw][..]);
+fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) -> Result<Known, Error> {
+    let (device, dtype, layout) = (device.to_owned(), ElementType::F32, &[AxisOrder::Nchw][..]);
     let run = RunArgs { device, threads: None, math, dtype, layout, synthetic: None, json: false };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;
@@ -120,12 +134,15 @@ fn measure(args: &FiguresArgs, math: Math, console: &mut Console) -> Result<Vec<
     }
     // A figure shows what was measured, never an estimate.
     let table = Arc::new(origin.planning.table.clone());
-    let measured = studies.into_iter().filter_map(|study| {
-        let finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo];
-        let finest = finest.into_iter().find(|&policy| table.missing(&study.kernels, policy).is_empty())?;
-        Some(Study { finest, table: Arc::clone(&table), is_recorded, ..study })
-    });
-    Ok(measured.collect())
+    let (mut measured, mut lacks) = (Vec::new(), Vec::new());
+    for study in studies {
+        let mut finest = [BatchSizePolicy::All, BatchSizePolicy::PowerOfTwo].into_iter();
+        match finest.find(|&policy| table.missing(&study.kernels, policy).is_empty()) {
+            Some(finest) => measured.push(Study { finest, table: Arc::clone(&table), is_recorded, ..study }),
+            None => lacks.push(study.label()),
+        }
+    }
+    Ok((measured, lacks))
 }
 
 /// A net of which nothing is measured yet.

@@ -7,7 +7,7 @@ use crate::{
 use clap::{CommandFactory, Parser};
 use microbatch::args::{Cli, Command, Environment, PlanningArgs};
 
-const VALUES: [&str; 41] = [
+const VALUES: [&str; 42] = [
     "",
     "cpu",
     "auto",
@@ -15,6 +15,7 @@ const VALUES: [&str; 41] = [
     "cuda:0",
     "cuda:99999999999",
     "h200",
+    "h100",
     "recorded:",
     "recorded:/dev/null",
     "64MiB",

@@ -78,7 +78,7 @@ fn the_figures_have_the_shape_of_the_papers() {
     let papers = text(&fs::read(root().join("docs/figures/papers.csv")).unwrap());
     for (net, figure) in [("AlexNet", "memory"), ("ResNet-18", "resnet18-memory")] {
         let is_saved = |line: &&str| line.starts_with(net) && line.contains("memory of a layer");
-        let claim = papers.lines().find(is_saved).unwrap().rsplit(',').nth(2).unwrap();
+        let claim = papers.lines().find(is_saved).unwrap().rsplit(',').nth(3).unwrap();
         let json = fs::read_to_string(root().join(format!("docs/figures/{figure}.json"))).unwrap();
         let said = format!("takes {:.2} times less", claim.parse::<f64>().unwrap());
         assert!(json.contains(&said), "{net}: {said}");
@@ -95,6 +95,33 @@ fn the_figures_have_the_shape_of_the_papers() {
     // All sizes up to 256 have 64 times as many samples as the powers of two.
     let ratio = measuring("all") / measuring("powerOfTwo");
     assert!((32.0..96.0).contains(&ratio), "all sizes take {ratio} times as long as powers of two");
+}
+
+#[test]
+fn two_gpus_are_compared_by_the_nets_that_both_have() {
+    let devices = rows("beside-h100");
+    let gains = |device: &str| -> Vec<(String, f64)> {
+        let of = |row: &&BTreeMap<String, Value>| {
+            row["device"].as_str().unwrap().contains(device) && row["limit_bytes"] == 64 << 20
+        };
+        let gain = |row: &BTreeMap<String, Value>| {
+            let [before_ms, ms] = ["undivided_ms", "time_ms"].map(|column| row[column].as_f64().unwrap());
+            (row["net"].as_str().unwrap().to_owned(), before_ms / ms)
+        };
+        devices.iter().filter(of).map(gain).collect()
+    };
+    for device in ["H200", "H100"] {
+        let gains = gains(device);
+        assert_eq!(gains.len(), 3, "{gains:?}");
+        assert!(gains[0].0 == "AlexNet 256" && gains[0].1 > 1.9 && gains[2].1 < 1.1, "{gains:?}");
+    }
+    let folder = Folder::new();
+    let said = folder.succeed("figures --device h100 --csv --out x");
+    assert!(
+        said.contains("What h100 has no measurements of is left out: ResNet-50 256, DenseNet-40 256"),
+        "{said}"
+    );
+    assert!(!folder.path("x/kernels.csv").exists() && folder.path("x/cliff.csv").exists());
 }
 
 #[test]
@@ -117,7 +144,7 @@ fn a_figure_may_be_chosen_and_its_numbers_be_had_alone() {
     for (arguments, part) in [
         ("figures --only nothing --out x", "cliff"),
         ("figures --device recorded:nowhere --out x", "nowhere"),
-        ("figures --device h100 --out x", "for `plan` and `figures` h200 and recorded:FILE"),
+        ("figures --device a100 --out x", "for `plan` and `figures` h200, h100 and recorded:FILE"),
         ("figures --net lenet --out x", "alexnet, deepbench, densenet40"),
     ] {
         let output = folder.run(arguments);

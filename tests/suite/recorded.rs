@@ -73,14 +73,17 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
 #[test]
 fn a_recorded_gpu_is_planned_as_a_gpu_and_says_what_it_has() {
     let folder = Folder::new();
-    let plan = format!("plan --model {ALEXNET} --device h200");
-    let said = folder.succeed(&plan);
-    for part in ["PREDICTION", "NVIDIA H200", "mini-batch 256", "at most 64 MiB"] {
-        assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+    let mut report = Value::Null;
+    for (device, name) in [("h100", "NVIDIA H100"), ("h200", "NVIDIA H200")] {
+        let plan = format!("plan --model {ALEXNET} --device {device}");
+        let said = folder.succeed(&plan);
+        for part in ["PREDICTION", name, "mini-batch 256", "at most 64 MiB"] {
+            assert!(said.contains(part), "{part:?} is missing in:\n{said}");
+        }
+        assert!(!said.contains("ESTIMATE") && !said.contains("as this is a CPU"), "{said}");
+        report = folder.json(&format!("{plan} --policy all"));
+        assert!(report["plan"]["gain"].as_f64().unwrap() > 1.9 && report["estimate"].is_null());
     }
-    assert!(!said.contains("ESTIMATE") && !said.contains("as this is a CPU"), "{said}");
-    let report = folder.json(&format!("{plan} --policy all"));
-    assert!(report["plan"]["gain"].as_f64().unwrap() > 1.9 && report["estimate"].is_null());
     let workspaces = numbers(&report["layer_memory"], "workspace");
     assert!(workspaces.iter().any(|&bytes| bytes > 1e6), "the columns are filled");
     let list = folder.json("plan --list --device h200");
@@ -91,7 +94,7 @@ fn a_recorded_gpu_is_planned_as_a_gpu_and_says_what_it_has() {
     assert!(folder.succeed("plan --list --device h200").contains("64x27x27, 192 filters 5x5, pad 2"));
     refused(&folder, "plan --list --device cpu", &["--list", "h200"]);
     refused(&folder, "time --model net.prototxt --device h200", &["\"h200\"", "nothing runs on it"]);
-    assert!(folder.succeed("devices").contains("recorded, for `plan` and `figures`: h200"));
+    assert!(folder.succeed("devices").contains("recorded, for `plan` and `figures`: h200, h100"));
 }
 
 #[test]

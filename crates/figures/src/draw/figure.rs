@@ -119,14 +119,15 @@ impl Data {
     }
 
     /// Adds a row; it has one cell for each column (see `row!`).
-    pub(crate) fn row<const N: usize>(&mut self, cells: [Value; N]) {
-        debug_assert_eq!(N, self.columns.len(), "one cell for each column");
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Value>) {
         // Six digits: more are not known of any time. A sum of nothing is -0.
         let rounded = |cell: Value| match cell.as_f64().filter(|_| cell.is_f64()) {
             Some(number) => json!(crate::six_digits(number + 0.0).parse().unwrap_or(number)),
             None => cell,
         };
-        self.rows.push(cells.map(rounded).into());
+        let row: Vec<Value> = cells.into_iter().map(rounded).collect();
+        debug_assert_eq!(row.len(), self.columns.len(), "one cell for each column");
+        self.rows.push(row);
     }
 
     /// The rows as text, without quotes.

@@ -1,6 +1,6 @@
 //! All figures, and those of several nets beside each other.
 
-use super::{GENEROUS, SOLVED, Study, USUAL, nets, page::undivided_ms, tone};
+use super::{GENEROUS, SOLVED, Study, USUAL, beside::beside, nets, page::undivided_ms, tone};
 use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
 use planner::Math;
 use std::collections::BTreeMap;
@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 /// Accuracy classes of algorithms: what the largest error may be, in parts of the largest output.
 const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
 
-/// All figures: of every net and list in FP32, and of nets beside each other.
-pub fn figures(studies: &[Study]) -> Vec<Figure> {
-    let lists = studies.iter().filter(|study| study.is_list());
-    let alone = nets(studies, Math::Fp32).flat_map(Study::figures).chain(lists.filter_map(gains));
-    alone.chain(programme(studies)).chain(accuracy(studies)).collect()
+/// All figures: of every net and list on the first device in FP32, of nets beside each other, and of others beside it.
+pub fn figures(devices: &[Vec<Study>]) -> Vec<Figure> {
+    let [first, others @ ..] = devices else { return Vec::new() };
+    let lists = first.iter().filter(|study| study.is_list());
+    let alone = nets(first, Math::Fp32).flat_map(Study::figures).chain(lists.filter_map(gains));
+    let across = alone.chain(programme(first)).chain(accuracy(first));
+    across.chain(others.iter().filter_map(|other| beside(first, other))).collect()
 }
 
 /// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used.

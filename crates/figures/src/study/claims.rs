@@ -1,8 +1,9 @@
 //! What the papers say, and what is found here.
 
 use super::{GENEROUS, LIMITS, Study, USUAL, kernel::cliff, net::two_layers};
-use crate::draw::{Data, row};
+use crate::draw::Data;
 use planner::{BatchSizePolicy, Bytes, ConvOp, PlannedKernel};
+use serde_json::json;
 
 /// A number of the papers: what it is of, on which GPU, how much it is, and how much it is here.
 type Claim = (&'static str, &'static str, f64, fn(&Study) -> Option<f64>);
@@ -48,22 +49,27 @@ const CLAIMS: [(&str, &[Claim]); 4] = [
     ]),
 ];
 
-/// The table of what the papers found and what is found here, with the ratio.
-pub fn claims(studies: &[Study]) -> Data {
-    let mut data = Data::new("net what paper paper_gpu here here_gpu ratio");
+/// The table of what the papers found and what is found on each device, with its ratio to that.
+pub fn claims(devices: &[Vec<Study>]) -> Data {
+    let models = devices.iter().flat_map(|studies| studies.first()).map(Study::model);
+    let columns = models.map(|model| format!(" {model} {model}/paper")).collect::<String>();
+    let mut data = Data::new(&format!("net what paper paper_gpu{columns}"));
     for (net, claims) in CLAIMS {
-        let Some(study) = studies.iter().find(|study| study.name == net) else { continue };
+        let named: Vec<Option<&Study>> =
+            devices.iter().map(|device| device.iter().find(|study| study.name == net)).collect();
+        let Some(first) = named.iter().flatten().next() else { continue };
+        // Not every table has measurements for all sizes, nor the same ones.
+        let powers = "powers of two instead of all sizes";
+        let finest = if first.finest == BatchSizePolicy::All { "all sizes" } else { powers };
         for (of, on, paper, here) in claims {
-            let Some(found) = here(study) else { continue };
-            let (here, ratio) = (rounded(found), rounded(found / paper));
-            // Not every table has measurements for all sizes.
-            let finest = if study.finest == BatchSizePolicy::All {
-                "all sizes"
-            } else {
-                "powers of two instead of all sizes"
-            };
-            let of = of.replace("all sizes", finest);
-            row!(data; study.label(), of, paper, on, here, study.device(), ratio);
+            let same = |study: &Option<&Study>| here(study.filter(|study| study.finest == first.finest)?);
+            let found: Vec<Option<f64>> = named.iter().map(same).collect();
+            let both = |found: &Option<f64>| [found.map(rounded), found.map(|found| rounded(found / paper))];
+            let words =
+                [json!(first.label()), json!(of.replace("all sizes", finest)), json!(paper), json!(on)];
+            if found.iter().any(Option::is_some) {
+                data.row(words.into_iter().chain(found.iter().flat_map(both).map(|cell| json!(cell))));
+            }
         }
     }
     data

@@ -2,6 +2,7 @@
 //! table.
 
 mod across;
+mod beside;
 mod claims;
 mod kernel;
 mod layers;
@@ -117,8 +118,13 @@ impl Study {
         self.table.device.name.split(" (").next().unwrap_or_default()
     }
 
+    /// The first word of that with a number, as in `H200`.
+    pub(crate) fn model(&self) -> &str {
+        self.device().split(' ').find(|word| word.contains(char::is_numeric)).unwrap_or("here")
+    }
+
     /// Net and mini-batch.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         format!("{} {}", self.title, self.mini_batch())
     }
 

@@ -1,8 +1,9 @@
 //! The page beside the figures: every number in it is computed.
 
-use super::{LIMITS, NOTABLE, Study, USUAL, claims::gain_at, nets};
+use super::{LIMITS, NOTABLE, Study, USUAL, beside::pairs, claims::gain_at, nets};
 use crate::draw::{Data, Figure};
-use planner::{BatchSizePolicy, Math, WorkspacePolicy};
+use planner::{Algorithm, BatchSizePolicy, Math, PlannedKernel, WorkspacePolicy};
+use std::iter::zip;
 
 /// What is said of nets; whether that is that one time is 1.1 times another at least, or that it is not; and the ratio,
 /// of a net and the same in TF32.
@@ -43,22 +44,25 @@ fn over_wd(study: &Study, way: WorkspacePolicy) -> Option<f64> {
 }
 
 /// A page in Markdown with all `figures`, the table of `claims`, and what holds of the papers' conclusions; made by
-/// `command`.
-pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str) -> String {
-    let Some(first) = studies.first() else { return String::new() };
+/// `command`, which left out what a sentence says.
+pub fn page(devices: &[Vec<Study>], figures: &[Figure], claims: &Data, said: [&str; 2]) -> String {
+    let [command, left_out] = said;
+    let [first, others @ ..] = devices else { return String::new() };
+    let Some(study) = first.first() else { return String::new() };
     let mut page = format!(
         "# Figures\n\nThe figures of the µ-cuDNN papers, and what they lack, on {}. {}. This page, its numbers and every \
-         drawing are made by\n\n    {command}\n\nThe numbers behind each drawing lie beside it, as CSV and as JSON.\n\n",
-        first.device(),
-        first.source(),
+         drawing are made by\n\n    {command}\n\nThe numbers behind each drawing lie beside it, as CSV and as JSON.\n{left_out}\n",
+        study.device(),
+        study.source(),
     );
     for (title, conclusions) in CONCLUSIONS {
         let lines: String =
-            conclusions.iter().filter_map(|conclusion| verdict(conclusion, studies)).collect();
+            conclusions.iter().filter_map(|conclusion| verdict(conclusion, devices)).collect();
         if !lines.is_empty() {
             page += &format!("## {title}\n\n{lines}\n");
         }
     }
+    page.extend(others.iter().filter_map(|other| compared(first, other)));
     page += "## The papers' numbers\n\nTheir GPUs and cuDNN are of 2014 to 2018: a ratio of 1 means that the effect is as \
              large as it was. A cost table has convolutions alone: what the papers say of whole iterations, in Caffe and \
              in TensorFlow, is measured on a GPU by `microbatch time --compare`, and that nets learn as they did, by \
@@ -70,25 +74,68 @@ pub fn page(studies: &[Study], figures: &[Figure], claims: &Data, command: &str)
     page
 }
 
-/// What it says, and of which nets in FP32 that is true, with their ratios; nothing if no net has that.
-fn verdict((says, is_gain, ratio): &Conclusion, studies: &[Study]) -> Option<String> {
-    let (mut yes, mut no, mut unknown) = (Vec::new(), Vec::new(), "");
-    for study in nets(studies, Math::Fp32) {
-        let tf32 = nets(studies, Math::Tf32).find(|other| other.label() == study.label());
-        let Some(ratio) = ratio(study, tf32) else {
-            unknown = " of which it is known";
-            continue;
-        };
-        let holds = if (ratio >= NOTABLE) == *is_gain { &mut yes } else { &mut no };
-        holds.push(format!("{} {ratio:.2}x", study.label()));
-    }
+/// Of every net in FP32 of which it is known, whether what is said is true of it, and the ratio.
+fn verdicts((_, is_gain, ratio): &Conclusion, studies: &[Study]) -> Vec<(String, bool, f64)> {
+    let twin = |study: &Study| nets(studies, Math::Tf32).find(|other| other.label() == study.label());
+    let known =
+        nets(studies, Math::Fp32).filter_map(|study| Some((study.label(), ratio(study, twin(study))?)));
+    known.map(|(net, ratio)| (net, (ratio >= NOTABLE) == *is_gain, ratio)).collect()
+}
+
+/// What it says, and of which nets that is true on the first device, with their ratios, and those on the others; nothing
+/// if no net has that.
+fn verdict(conclusion: &Conclusion, devices: &[Vec<Study>]) -> Option<String> {
+    let mut of_devices =
+        devices.iter().map(|device| (device.first().map_or("", Study::model), verdicts(conclusion, device)));
+    let ((_, ours), others) = (of_devices.next()?, of_devices.collect::<Vec<_>>());
+    let [yes, no] = [true, false].map(|wanted| {
+        let nets = ours.iter().filter(|(_, holds, _)| *holds == wanted).map(|(net, holds, ratio)| {
+            let other = |(model, theirs): &(&str, Vec<(String, bool, f64)>)| {
+                let (_, also, ratio) = theirs.iter().find(|other| other.0 == *net)?;
+                Some(format!(" ({}{model} {ratio:.2}x)", if also == holds { "" } else { "but " }))
+            };
+            format!("{net} {ratio:.2}x{}", others.iter().filter_map(other).collect::<String>())
+        });
+        nets.collect::<Vec<_>>().join(", ")
+    });
+    let is_known = ours.len() == nets(&devices[0], Math::Fp32).count();
+    let unknown = if is_known { "" } else { " of which it is known" };
     let verdict = match (&yes[..], &no[..]) {
-        ([], []) => return None,
-        (_, []) => format!("True of all{unknown}: {}", yes.join(", ")),
-        ([], _) => format!("True of none{unknown}: {}", no.join(", ")),
-        _ => format!("True of {}; not of {}", yes.join(", "), no.join(", ")),
+        ("", "") => return None,
+        (_, "") => format!("True of all{unknown}: {yes}"),
+        ("", _) => format!("True of none{unknown}: {no}"),
+        _ => format!("True of {yes}; not of {no}"),
     };
-    Some(format!("- **{says}** {verdict}.\n"))
+    Some(format!("- **{}** {verdict}.\n", conclusion.0))
+}
+
+/// What is the same on both devices, and what is not.
+fn compared(here: &[Study], there: &[Study]) -> Option<String> {
+    let (mut kernels, mut same, mut times) = (0, 0, Vec::new());
+    for pair in pairs(here, there) {
+        let [Some([a, little]), Some([b, slower])] = pair.map(Study::plenty_and_little) else { continue };
+        let alike = zip(&a.kernels, &b.kernels).filter(|(a, b)| algorithm(a) == algorithm(b));
+        (kernels, same) = (kernels + a.kernels.len(), same + alike.count());
+        times.push(format!("{:.2} ({})", slower.time_ms / little.time_ms, pair[0].label()));
+    }
+    let coarser = nets(there, Math::Tf32).filter(|study| study.finest != here[0].finest).map(Study::label);
+    let coarser =
+        coarser.reduce(|a, b| format!("{a}, {b}")).map(|nets| format!(" (in TF32 of powers of two: {nets})"));
+    let ([.., plenty], times, coarser) = (LIMITS, times.join(", "), coarser.unwrap_or_default());
+    let [here, there] = [here, there].map(|one| one[0].model());
+    (kernels > 0).then(|| {
+        format!(
+            "## {here} and {there}\n\nOf {kernels} undivided kernels in FP32, {same} have the same fastest algorithm within \
+             {plenty} on both. What differs is time: in micro-batches within {USUAL}, {there} takes {times} times as long as \
+             {here}. What micro-batches gain there{coarser} stands in brackets above, with a *but* where the verdict is \
+             another.\n\n"
+        )
+    })
+}
+
+/// What a kernel runs that was planned undivided.
+fn algorithm(planned: &PlannedKernel) -> Option<&Algorithm> {
+    planned.undivided.as_ref().map(|micro| &micro.algorithm)
 }
 
 /// A table in Markdown.
