@@ -20,13 +20,12 @@ use tensor::{Accumulate, AxisOrder, ConvGeometry, ElementType, Format, View, Vie
 pub(crate) const LIKELY: Mode = Mode::CUDNN_HEUR_MODE_A;
 pub(crate) const FALLBACK: Mode = Mode::CUDNN_HEUR_MODE_FALLBACK;
 
-/// What a graph computes, with operands of `format`, the filter included, and a result of type `out`.
+/// What a graph computes, with operands of `format`, the filter included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Convolution {
     pub(crate) op: ConvOp,
     pub(crate) geometry: ConvGeometry,
     pub(crate) format: Format,
-    pub(crate) out: ElementType,
     pub(crate) accumulate: Accumulate,
 }
 
@@ -36,10 +35,6 @@ impl Convolution {
         /// More does not make engines faster.
         const MOST: u64 = 16;
         operands::aligned(self.op, &self.geometry, self.format.dtype.bytes(), MOST)
-    }
-
-    fn dtypes(&self) -> [ElementType; 3] {
-        [self.format.dtype, self.format.dtype, self.out]
     }
 }
 
@@ -160,7 +155,7 @@ impl Cudnn {
         let operands = [a, b, out.as_view()];
         assert_eq!(operands.map(|operand| operand.len()), operand_lens(op, &geometry), "operands of {op}");
         let dtypes = operands.map(|operand| operand.format().dtype);
-        assert_eq!(dtypes, plan.convolution.dtypes(), "operands of {op}");
+        assert_eq!(dtypes, [plan.convolution.format.dtype; 3], "operands of {op}");
         let addresses = operands.map(|operand| operand.numbers());
         for (address, (_, alignment)) in std::iter::zip(addresses, plan.convolution.operands()) {
             assert!(address.is_multiple_of(alignment), "{op}: {address} is no multiple of {alignment} bytes");
@@ -221,8 +216,7 @@ fn operation(convolution: &Convolution) -> Result<Arc<Descriptor>, CudnnError> {
         .with(beta, &[kept])?
         .with_parts(description, &[describe(&convolution.geometry)?])?;
     for (place, (dims, alignment)) in convolution.operands().into_iter().enumerate() {
-        let format = Format { dtype: convolution.dtypes()[place], ..convolution.format };
-        let operand = tensor(OPERANDS[place], dims, alignment, format)?;
+        let operand = tensor(OPERANDS[place], dims, alignment, convolution.format)?;
         operation = operation.with_parts(operands[place], &[operand])?;
     }
     operation.finish().map(Arc::new)

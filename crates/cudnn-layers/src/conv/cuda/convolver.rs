@@ -15,8 +15,6 @@ use tensor::{
 
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
 const DEPTH: &str = "S2D_";
-/// The same where operands in BF16 give the gradient of a filter in single precision.
-const SINGLE: &str = "F32_";
 
 /// What engines compute, and on which handle.
 #[derive(Clone, Debug)]
@@ -26,20 +24,15 @@ pub(super) struct Task {
     pub(super) op: ConvOp,
     /// The convolution, and the one that an engine computes in its place, with the same `y`.
     pub(super) geometries: [ConvGeometry; 2],
-    /// Of feature maps and filters.
+    /// Of feature maps, filters and what an engine writes.
     pub(super) format: Format,
-    /// What an engine writes.
-    pub(super) out: ElementType,
 }
 
 impl Task {
     /// What names of such engines begin with.
     pub(super) fn prefix(&self) -> &'static str {
-        match self.geometries {
-            [g, of_engine] if g != of_engine => DEPTH,
-            _ if self.out != self.format.dtype => SINGLE,
-            _ => "",
-        }
+        let [g, of_engine] = self.geometries;
+        if g == of_engine { "" } else { DEPTH }
     }
 }
 
@@ -73,7 +66,7 @@ impl EngineConvolver {
             deterministic: !of_engine.says(EngineFacts::NONDETERMINISTIC),
         };
         let mut made = Self { facts, task: task.clone(), configs, plans: OnceLock::new(), workspace };
-        let before: usize = made.laid_out().into_iter().map(|(format, len)| padded(format, len)).sum();
+        let before: usize = made.laid_out().into_iter().map(|len| padded(format, len)).sum();
         made.facts.workspace = Bytes((before + workspace) as u64);
         made
     }
@@ -96,14 +89,13 @@ impl EngineConvolver {
         Ok(self.plans.get().expect("they were just built"))
     }
 
-    /// Elements of x and w, or its gradient, that the workspace begins with, and what they are.
-    fn laid_out(&self) -> [(Format, usize); 2] {
+    /// Elements of x and w, or its gradient, that the workspace begins with.
+    fn laid_out(&self) -> [usize; 2] {
         let [g, deep] = &self.task.geometries;
-        let only_replaces = self.task.out != ElementType::F32 || self.configs.len() == 1;
+        let only_replaces = self.task.format.dtype != ElementType::F32 || self.configs.len() == 1;
         let is_converted = self.task.op == ConvOp::BackwardFilter && only_replaces;
         let len = |is_laid_out, len| if is_laid_out { len } else { 0 };
-        let (x, w) = (len(deep != g, deep.x_len()), len(deep != g || is_converted, deep.w_len()));
-        [(self.task.format, x), (Format { dtype: self.task.out, ..self.task.format }, w)]
+        [len(deep != g, deep.x_len()), len(deep != g || is_converted, deep.w_len())]
     }
 
     fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
@@ -135,7 +127,8 @@ impl Convolver for EngineConvolver {
             workspace.byte_len() as u64 >= self.facts.workspace.0,
             "the workspace is smaller than planned"
         );
-        let mut take = |(format, len)| workspace.take(Format::U8, padded(format, len)).take(format, len);
+        let format = self.task.format;
+        let mut take = |len| workspace.take(Format::U8, padded(format, len)).take(format, len);
         let [mut x, mut w] = self.laid_out().map(&mut take);
         let a = if x.is_empty() {
             a

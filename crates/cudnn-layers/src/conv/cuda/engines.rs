@@ -21,23 +21,23 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// For feature maps and filters of `format`, and results of type `out`.
+    /// For operands and results of `format`.
     pub(super) fn new(
         cudnn: &Cudnn,
         cuda: &Cuda,
         op: ConvOp,
         geometries: [ConvGeometry; 2],
-        (format, out): (Format, ElementType),
+        format: Format,
     ) -> Result<Self, CudnnError> {
         // A gradient that is converted is replaced, and added afterwards.
-        let is_plain = out == ElementType::F32 && geometries[0] == geometries[1];
+        let is_plain = format.dtype == ElementType::F32 && geometries[0] == geometries[1];
         let only_replaces = op == ConvOp::BackwardFilter && !is_plain;
         let ways = [Accumulate::Replace, Accumulate::Add].into_iter().take(if only_replaces { 1 } else { 2 });
         let geometry = geometries[1];
-        let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, out, accumulate });
+        let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, accumulate });
         let graphs = ways.map(graph).collect::<Result<_, _>>()?;
         let (cudnn, cuda) = (cudnn.clone(), cuda.clone());
-        Ok(Self { task: Task { cudnn, cuda, op, geometries, format, out }, graphs })
+        Ok(Self { task: Task { cudnn, cuda, op, geometries, format }, graphs })
     }
 
     /// The engines that `math` allows.

@@ -18,7 +18,7 @@ use kind::Kind;
 use legacy::{CudnnAlgorithm, LegacyConvolver};
 use planner::Math;
 use std::sync::Arc;
-use tensor::{AxisOrder, ConvGeometry, ElementType, Format, cuda::Cuda};
+use tensor::{AxisOrder, ConvGeometry, Format, cuda::Cuda};
 
 impl Cudnn {
     /// The algorithms that a kernel with the arithmetic `math` may use (where TF32 is allowed, single precision is too;
@@ -61,11 +61,9 @@ impl Cudnn {
     ) -> Result<Vec<EngineConvolver>, CudnnError> {
         let mut found = Vec::new();
         let may_be_deep = op != ConvOp::BackwardData && format.layout == AxisOrder::Nhwc;
-        let deep = with_depth(&geometry).filter(|_| may_be_deep).map(|deep| (deep, format.dtype));
-        let may_be_single = op == ConvOp::BackwardFilter && format.dtype != ElementType::F32;
-        let single = may_be_single.then_some((geometry, ElementType::F32));
-        for (of_engine, out) in [(geometry, format.dtype)].into_iter().chain(deep).chain(single) {
-            let search = Search::new(self, cuda, op, [geometry, of_engine], (format, out));
+        let deep = with_depth(&geometry).filter(|_| may_be_deep);
+        for of_engine in [geometry].into_iter().chain(deep) {
+            let search = Search::new(self, cuda, op, [geometry, of_engine], format);
             let Some(search) = refused(search)? else { continue };
             let engine = name.map(|name| name.strip_prefix(search.task.prefix()).and_then(Engine::named));
             match engine.flatten() {
