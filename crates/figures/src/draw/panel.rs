@@ -37,14 +37,22 @@ struct Area<'p> {
 impl Figure {
     pub(super) fn height(&self) -> f64 {
         let panels: f64 = self.panels.iter().map(Panel::outer_height).sum();
-        let [head, foot] =
-            [self.lines(&self.title, TITLE), self.lines(&self.source, SMALL)].map(|lines| lines.len() as f64);
+        let [head, foot] = [(&self.title, TITLE), (&self.source, SMALL)]
+            .map(|(text, size)| self.lines(text, size).len() as f64);
         EDGE + head * HEAD_LEADING + panels + foot * LEADING + EDGE
     }
 
     /// `text` in as many lines as it takes.
     fn lines(&self, text: &str, size: f64) -> Vec<String> {
-        wrapped(text, size, self.width - 2.0 * EDGE)
+        let mut lines: Vec<String> = Vec::new();
+        for word in text.split(' ') {
+            let longer = lines.last().map(|line| format!("{line} {word}"));
+            match longer.filter(|line| width(line, size) <= self.width - 2.0 * EDGE) {
+                Some(line) => *lines.last_mut().expect("it was made longer") = line,
+                None => lines.push(word.to_owned()),
+            }
+        }
+        lines
     }
 
     pub(super) fn draw_panels<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
@@ -277,10 +285,8 @@ impl Frame {
     }
 
     fn meets(&self, other: &Frame) -> bool {
-        self.left < other.right
-            && other.left < self.right
-            && self.top < other.bottom
-            && other.top < self.bottom
+        let across = self.left < other.right && other.left < self.right;
+        across && self.top < other.bottom && other.top < self.bottom
     }
 }
 
@@ -301,21 +307,6 @@ fn spread(mut heights: Vec<f64>, [top, bottom]: [f64; 2]) -> Vec<f64> {
 
 fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
     texts.map(|text| width(text, TEXT)).fold(0.0, f64::max)
-}
-
-/// `text` in lines of at most this width.
-fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if width(&format!("{line} {word}"), size) <= most => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]
