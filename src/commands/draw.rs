@@ -38,11 +38,8 @@ pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) 
     let file = |ending: &str| folder.join(format!("{}.{ending}", figure.name));
     write_data(&file("csv"), &figure.data)?;
     write(&file("json"), format!("{}\n", serde_json::json!(figure)).into_bytes())?;
-    if numbers_alone {
-        return Ok(());
-    }
-    write(&file("svg"), figure.svg().into_bytes())?;
-    write(&file("png"), figure.png())
+    let drawings = if numbers_alone { &[][..] } else { &["svg", "png"] };
+    drawings.iter().try_for_each(|ending| write_drawing(&file(ending), figure))
 }
 
 /// Writes rows as CSV.

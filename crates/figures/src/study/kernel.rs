@@ -47,12 +47,12 @@ impl Study {
         let (at, [before_ms, after_ms]) = cliff(&undivided)?;
         let range = [Bytes(at.0 / 128), Bytes(at.0 * 32)];
         let y = Axis::from_zero("ms", before_ms * 1.1);
-        let mut marks =
-            vec![Drawn::steps(&undivided, range, Tone::Orange), Drawn::steps(&divided, range, Tone::Blue)];
+        let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
+        let steps = |curve: &Curve, (tone, _)| Drawn::steps(curve, range, tone);
+        let mut marks = vec![steps(&undivided, key[0]), steps(&divided, key[1])];
         let mut data = Data::new("algorithm workspace_bytes time_ms");
-        for Measurement { algorithm, workspace, time_ms, .. } in
-            self.table.measurements(&kernel.id, kernel.mini_batch)?
-        {
+        let rows = self.table.measurements(&kernel.id, kernel.mini_batch)?;
+        for Measurement { algorithm, workspace, time_ms, .. } in rows {
             row!(data; algorithm, workspace, time_ms);
             // What is off the drawing is in the data.
             if *time_ms > y.range[1] {
@@ -77,7 +77,6 @@ impl Study {
              workspace it takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. Divided into \
              micro-batches it takes {divided_ms:.2} ms in that."
         );
-        let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
         let panel = Panel::new(Axis::bytes("workspace limit", range), |_| y, marks, TALL).with_key(key);
         Some(self.figure("cliff", &format!("One byte less for {kernel}"), caption, vec![panel], data))
     }

@@ -38,9 +38,6 @@ const GENEROUS: [Bytes; 3] = [Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)]
 /// How long ILPs took to solve, below a sentence that says where; `cargo bench --bench planner -- --ilps` prints it.
 const SOLVED: &str = include_str!("solved.txt");
 
-/// Plans that were made, or could not be: much is said of the same ones.
-pub type Plans = RefCell<Vec<(PlanOptions, Option<Rc<Plan>>)>>;
-
 /// Kernels with what each of them gains, by the size of their filters; those that gain most first.
 type Gains = BTreeMap<[u32; 2], Vec<(f64, PlannedKernel)>>;
 
@@ -72,8 +69,8 @@ pub struct Study {
     pub layers: Vec<LayerMemory>,
     /// The convolution that is looked at closely.
     pub convolution: Option<String>,
-    /// What was planned of it so far, with this table.
-    pub plans: Plans,
+    /// What was planned of it so far, with this table, or could not be: much is said of the same plans.
+    pub plans: RefCell<Vec<(PlanOptions, Option<Rc<Plan>>)>>,
 }
 
 impl Study {

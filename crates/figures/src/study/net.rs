@@ -38,7 +38,9 @@ impl Study {
             let bar = |&policy: &BatchSizePolicy| {
                 let plan = self.limited(policy, limit)?;
                 let parts = parts.iter().enumerate().map(|(place, part)| {
-                    let ms = time_ms(&plan, part);
+                    let is_of =
+                        |k: &&PlannedKernel| k.kernel.name == *part || k.kernel.id.op.to_string() == *part;
+                    let ms: f64 = plan.kernels.iter().filter(is_of).map(PlannedKernel::time_ms).sum();
                     row!(data; limit, policy.to_string(), part, ms);
                     (ms, Tone::of(place), String::new())
                 });
@@ -142,12 +144,6 @@ impl Study {
         let panel = Panel::bars(x, largest.into_iter().map(bar).collect(), 22.0);
         Some(Figure { width: Figure::PAGE, ..self.figure("wd", &what, caption, vec![panel], data) })
     }
-}
-
-/// The time of a layer's kernels, or of an operation's.
-fn time_ms(plan: &Plan, part: &str) -> f64 {
-    let belongs = |k: &&PlannedKernel| k.kernel.name == part || k.kernel.id.op.to_string() == part;
-    plan.kernels.iter().filter(belongs).map(PlannedKernel::time_ms).sum()
 }
 
 /// The two layers whose kernels have the most workspace, and their part of all that is given.
