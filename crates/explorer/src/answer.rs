@@ -31,8 +31,7 @@ pub(crate) fn answer(
     (study, fronts, estimate): Prepared<'_>,
     question: &PlanQuestion,
 ) -> Result<Planned, Box<dyn Error>> {
-    let is_net = !study.outline.nodes.is_empty();
-    if question.in_memory && !is_net {
+    if question.in_memory && study.outline.nodes.is_empty() {
         return Err("a budget of memory needs a net: a convolution alone has no schedule".into());
     }
     let room = || Room::new(slice::from_ref(&study.outline), 0, &study.kernels);
@@ -55,7 +54,7 @@ pub(crate) fn answer(
         price_ms_per_mib: curves[1].price_ms_per_mib(question.options.limit),
         curve: curve.svg(),
         kernels: bars.svg(),
-        timeline: study.timeline_of(&chosen).filter(|_| is_net).map(|figure| figure.svg()),
+        timeline: study.timeline_of(&chosen).map(|figure| figure.svg()),
         cliff: cliff.and_then(|kernel| study.cliff(kernel)).map(|figure| figure.svg()),
         plan: report,
     })

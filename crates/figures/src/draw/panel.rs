@@ -1,6 +1,7 @@
 //! Where everything goes: margins as wide as what stands in them, names of lines that keep clear of each other.
 
 use super::{
+    axis::Axis,
     canvas::Canvas,
     figure::{Drawn, Figure, Form, Panel},
     font::width,
@@ -82,14 +83,9 @@ impl Figure {
 }
 
 impl Panel {
-    /// Room for the axis' title.
-    fn head(&self) -> f64 {
-        if self.y.title.is_empty() { 0.0 } else { LEADING }
-    }
-
-    /// Room for that and the key.
+    /// Room for the axis' title and the key.
     fn above(&self) -> f64 {
-        12.0 + self.head() + if self.key.is_empty() { 0.0 } else { 18.0 }
+        12.0 + title_height(&self.y) + if self.key.is_empty() { 0.0 } else { 18.0 }
     }
 
     /// The width of what is written at the end of the axis.
@@ -99,8 +95,7 @@ impl Panel {
     }
 
     fn outer_height(&self) -> f64 {
-        let title = if self.x.title.is_empty() { 0.0 } else { LEADING };
-        self.above() + self.height + GAP + LEADING + title + BELOW
+        self.above() + self.height + GAP + LEADING + title_height(&self.x) + BELOW
     }
 
     /// Lines whose names stand to the right of them.
@@ -150,7 +145,7 @@ impl Area<'_> {
     }
 
     fn key<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let (mut across, middle) = (EDGE, self.frame.top - GAP - 12.0 - self.panel.head());
+        let (mut across, middle) = (EDGE, self.frame.top - GAP - 12.0 - title_height(&self.panel.y));
         for (tone, name) in &self.panel.key {
             canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
             canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, HPos::Left);
@@ -305,6 +300,10 @@ fn spread(mut heights: Vec<f64>, [top, bottom]: [f64; 2]) -> Vec<f64> {
     heights
 }
 
+fn title_height(axis: &Axis) -> f64 {
+    if axis.title.is_empty() { 0.0 } else { LEADING }
+}
+
 fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
     texts.map(|text| width(text, TEXT)).fold(0.0, f64::max)
 }
@@ -312,7 +311,7 @@ fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::{Axis, Data};
+    use crate::draw::Data;
 
     #[test]
     fn names_keep_a_line_apart_and_stay_in_the_panel() {
