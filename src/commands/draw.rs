@@ -37,16 +37,9 @@ pub(super) fn write_drawing(file: &Path, figure: &Figure) -> Result<(), Error> {
 pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) -> Result<(), Error> {
     let file = |ending: &str| folder.join(format!("{}.{ending}", figure.name));
     write_data(&file("csv"), &figure.data)?;
-    let Figure { name, title, caption, source, data, .. } = figure;
-    let json = serde_json::json!({
-        "name": name, "title": title, "caption": caption, "source": source, "columns": data.columns, "rows": data.rows,
-    });
-    write(&file("json"), format!("{json}\n").into_bytes())?;
-    if numbers_alone {
-        return Ok(());
-    }
-    write(&file("svg"), figure.svg().into_bytes())?;
-    write(&file("png"), figure.png())
+    write(&file("json"), format!("{}\n", serde_json::json!(figure)).into_bytes())?;
+    let drawings = if numbers_alone { &[][..] } else { &["svg", "png"] };
+    drawings.iter().try_for_each(|ending| write_drawing(&file(ending), figure))
 }
 
 /// Writes rows as CSV.

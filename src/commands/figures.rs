@@ -15,7 +15,7 @@ use ::figures::{
     draw::Figure,
     study::{self, Study, claims, page},
 };
-use planner::{BatchSizePolicy, Kernel, Math, PlanOptions};
+use planner::{BatchSizePolicy, Math, PlanOptions};
 use std::{collections::BTreeSet, fs, sync::Arc};
 use tensor::{AxisOrder, Device, ElementType};
 use trainer::{
@@ -30,20 +30,21 @@ use trainer::{
 type PaperNet = (&'static str, &'static str, &'static str, usize, Option<[usize; 3]>);
 
 /// All of them; the first is looked at most. A recorded device has figures of those that its tables have.
-const NETS: [PaperNet; 7] = [
+const NETS: [PaperNet; 8] = [
     ("alexnet", "", "AlexNet", 256, None),
-    ("resnet18", "resnet18", "ResNet-18", 128, None),
-    ("resnet50", "resnet50", "ResNet-50", 32, None),
-    ("resnet50", "resnet50-256", "ResNet-50", 256, None),
-    ("densenet40", "densenet40", "DenseNet-40", 256, Some([3, 32, 32])),
-    ("vgg16", "vgg16", "VGG-16", 64, None),
-    ("googlenet", "googlenet", "GoogLeNet", 128, None),
+    ("resnet18", "resnet18-", "ResNet-18", 128, None),
+    ("resnet50", "resnet50-", "ResNet-50", 32, None),
+    ("resnet50", "resnet50-256-", "ResNet-50", 256, None),
+    ("densenet40", "densenet40-", "DenseNet-40", 256, Some([3, 32, 32])),
+    ("vgg16", "vgg16-", "VGG-16", 64, None),
+    ("googlenet", "googlenet-", "GoogLeNet", 128, None),
+    (DEEPBENCH, "", "DeepBench", 256, None),
 ];
 
 /// The convolution of the first that is looked at closely.
 const CLOSELY: &str = "conv2";
 
-/// A list of convolutions, at the mini-batch of the papers.
+/// A list of convolutions, as if they were one net.
 const DEEPBENCH: &str = "deepbench";
 const SHAPES: &str = include_str!("../../data/deepbench.csv");
 
@@ -53,7 +54,7 @@ const MOST_ON_CPU: usize = 32;
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
 pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let mut console = Console::new(false);
-    let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).chain([DEEPBENCH]).collect();
+    let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).collect();
     if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {
         let names = Vec::from_iter(names).join(", ");
         return Err(usage!("--net {net} has no figures: choose of {names}"));
@@ -85,26 +86,21 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
         console.text(format!("{:<28} {}", figure.name, figure.title))?;
     }
     if args.only.is_none() {
-        write_page(args, (&devices, &left_out), &all)?;
+        let claims = claims(&devices);
+        write_data(&args.out.join("papers.csv"), &claims)?;
+        if !args.csv {
+            let page = page(&devices, &all, &claims, [&command(args), &left_out]);
+            write(&args.out.join("README.md"), page.into_bytes())?;
+        }
     }
     console.text(format!("{left_out}figures in {}: {}", args.out.display(), chosen.len()))
 }
 
-/// The page about all of them, and the table of the papers' numbers.
-fn write_page(
-    args: &FiguresArgs,
-    (devices, left_out): (&[Vec<Study>], &str),
-    all: &[Figure],
-) -> Result<(), Error> {
-    let claims = claims(devices);
-    write_data(&args.out.join("papers.csv"), &claims)?;
-    if args.csv {
-        return Ok(());
-    }
-    let devices_of = args.device.iter().map(|device| format!("--device {device} "));
-    let options: String = devices_of.chain(args.net.iter().map(|net| format!("--net {net} "))).collect();
-    let command = format!("microbatch figures {options}--out {}", args.out.display());
-    write(&args.out.join("README.md"), page(devices, all, &claims, [&command, left_out]).into_bytes())
+/// The command that draws them again.
+fn command(args: &FiguresArgs) -> String {
+    let devices = args.device.iter().map(|device| format!("--device {device} "));
+    let options: String = devices.chain(args.net.iter().map(|net| format!("--net {net} "))).collect();
+    format!("microbatch figures {options}--out {}", args.out.display())
 }
 
 /// Nets on a device, and the names of those that its table has not.
@@ -118,15 +114,15 @@ fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) 
     let mut origin = Origin::any(&run, &planning)?;
     let (on_gpu, is_recorded) = (origin.on_gpu(), origin.recorded.is_some());
     let most = if on_gpu { usize::MAX } else { MOST_ON_CPU };
-    let is_wanted = |name: &str| args.net.iter().any(|net| net == name);
-    let by_default = args.net.is_empty();
-    let nets = NETS.iter().filter(|net| by_default || is_wanted(net.0));
+    let is_wanted = |&&(name, ..): &&PaperNet| {
+        // The list is looked at in FP32 alone, and on a CPU only if it is asked for.
+        let by_default = args.net.is_empty() && (on_gpu || name != DEEPBENCH);
+        (by_default || args.net.iter().any(|net| net == name)) && (math == Math::Fp32 || name != DEEPBENCH)
+    };
+    let nets = NETS.iter().filter(is_wanted);
     let mut studies = nets.map(|net| build(net, most, math)).collect::<Result<Vec<_>, _>>()?;
     // A net that stands twice may not any more.
     studies.dedup_by(|a, b| a.kernels == b.kernels);
-    if math == Math::Fp32 && (by_default && on_gpu || is_wanted(DEEPBENCH)) {
-        studies.push(deepbench(most, math)?);
-    }
     for Study { name, kernels, .. } in studies.iter().filter(|_| !is_recorded) {
         let all = on_gpu && name != DEEPBENCH;
         let batch_size_policy = if all { BatchSizePolicy::All } else { BatchSizePolicy::PowerOfTwo };
@@ -148,29 +144,20 @@ fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) 
 /// A net of which nothing is measured yet.
 fn build(net: &PaperNet, most: usize, math: Math) -> Result<Study, Error> {
     let &(name, prefix, title, mini_batch, shape) = net;
+    let study = Study { name: name.into(), prefix: prefix.into(), title: title.into(), ..Study::default() };
+    if name == DEEPBENCH {
+        let mut shapes = parse_csv("data/deepbench.csv", SHAPES)?;
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        shapes.iter_mut().for_each(|shape| shape.mini_batch = shape.mini_batch.min(most));
+        return Ok(Study { kernels: in_math(shape_kernels(&shapes, &[]), math), ..study });
+    }
     let model = Model::find(name).expect("the papers' nets are part of the command");
     let mut spec = model.net()?.for_phase(Phase::Train);
     spec.set_mini_batch(mini_batch.min(most));
     let synthetic = Some(SyntheticData { shape, stand_in: true });
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
     let mut built = Net::new(&spec, &options, true)?;
-    Ok(Study {
-        prefix: prefix.to_owned(),
-        outline: built.outline(true),
-        layers: built.layer_memory(),
-        convolution: (name == NETS[0].0).then(|| CLOSELY.to_owned()),
-        ..unmeasured(name, title, in_math(built.kernels(), math))
-    })
-}
-
-/// DeepBench's convolutions, likewise, as if they were one net.
-fn deepbench(most: usize, math: Math) -> Result<Study, Error> {
-    let mut shapes = parse_csv("data/deepbench.csv", SHAPES)?;
-    let most = u32::try_from(most).unwrap_or(u32::MAX);
-    shapes.iter_mut().for_each(|shape| shape.mini_batch = shape.mini_batch.min(most));
-    Ok(unmeasured(DEEPBENCH, "DeepBench", in_math(shape_kernels(&shapes, &[]), math)))
-}
-
-fn unmeasured(name: &str, title: &str, kernels: Vec<Kernel>) -> Study {
-    Study { name: name.to_owned(), title: title.to_owned(), kernels, ..Study::default() }
+    let (outline, layers) = (built.outline(true), built.layer_memory());
+    let convolution = (name == NETS[0].0).then(|| CLOSELY.to_owned());
+    Ok(Study { kernels: in_math(built.kernels(), math), outline, layers, convolution, ..study })
 }

@@ -6,7 +6,7 @@ use figures::{
     PlanReport,
     study::{limit_figure, plan_figure},
 };
-use planner::{Headroom, Plan, PlanOptions};
+use planner::{Fronts, Headroom, Plan, PlanOptions};
 use serde::Serialize;
 use std::{error::Error, slice};
 
@@ -27,15 +27,16 @@ pub(crate) struct Planned {
 }
 
 /// Plans as `question` asks.
-pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result<Planned, Box<dyn Error>> {
-    let (Prepared { study, fronts, estimate }, limit) = (prepared, question.options.limit);
-    let is_net = !study.outline.nodes.is_empty();
-    if question.in_memory && !is_net {
+pub(crate) fn answer(
+    (study, fronts, estimate): Prepared<'_>,
+    question: &PlanQuestion,
+) -> Result<Planned, Box<dyn Error>> {
+    if question.in_memory && study.outline.nodes.is_empty() {
         return Err("a budget of memory needs a net: a convolution alone has no schedule".into());
     }
     let room = || Room::new(slice::from_ref(&study.outline), 0, &study.kernels);
     let room = question.in_memory.then(room);
-    let chosen = planned(prepared, &question.options, room.as_ref())?;
+    let chosen = planned(&fronts[1], &question.options, room.as_ref())?;
     let curves = fronts.each_ref().map(|fronts| match &room {
         Some(room) => fronts.budget_curve(room),
         None => fronts.curve(question.options.workspace_policy),
@@ -45,31 +46,27 @@ pub(crate) fn answer(prepared: &Prepared<'_>, question: &PlanQuestion) -> Result
     let mut bars = plan_figure(&report, &subject, &study.source());
     // The page says the sums itself.
     (bars.title, bars.caption) = (format!("{subject}: time of every kernel"), String::new());
-    let curve = limit_figure(&curves, (&chosen, limit), &subject, &study.source());
+    let curve = limit_figure(&curves, &chosen, &subject, &study.source());
     let cliff = study.kernels.iter().find(|kernel| question.kernel.as_ref() == Some(&kernel.to_string()));
     Ok(Planned {
         summary: [report.policies(), report.totals()],
-        estimate: estimate.as_ref().map(ToString::to_string),
-        price_ms_per_mib: curves[1].price_ms_per_mib(limit),
+        estimate: estimate.map(|estimate| estimate.to_string()),
+        price_ms_per_mib: curves[1].price_ms_per_mib(question.options.limit),
         curve: curve.svg(),
         kernels: bars.svg(),
-        timeline: study.timeline_of(&chosen).filter(|_| is_net).map(|figure| figure.svg()),
+        timeline: study.timeline_of(&chosen).map(|figure| figure.svg()),
         cliff: cliff.and_then(|kernel| study.cliff(kernel)).map(|figure| figure.svg()),
         plan: report,
     })
 }
 
 /// The plan within the options' limit, or with what `room` leaves to each kernel within it.
-fn planned(
-    Prepared { study, fronts, .. }: &Prepared<'_>,
-    options: &PlanOptions,
-    room: Option<&Room>,
-) -> Result<Plan, Box<dyn Error>> {
-    let Some(room) = room else { return Ok(fronts[1].plan(options)?) };
-    let (smallest, _) = fronts[1].smallest_budget(room);
+fn planned(fronts: &Fronts, options: &PlanOptions, room: Option<&Room>) -> Result<Plan, Box<dyn Error>> {
+    let Some(room) = room else { return Ok(fronts.plan(options)?) };
+    let (smallest, _) = fronts.smallest_budget(room);
     if options.limit < smallest {
         return Err(format!("the smallest budget with a plan is {}", smallest.exact()).into());
     }
-    let limits = (0..study.kernels.len()).map(|kernel| room.limit(kernel, options.limit));
-    Ok(fronts[1].plan_within(&limits.collect::<Vec<_>>(), options)?)
+    let limits = (0..fronts.iter().count()).map(|kernel| room.limit(kernel, options.limit));
+    Ok(fronts.plan_within(&limits.collect::<Vec<_>>(), options)?)
 }

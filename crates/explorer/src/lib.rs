@@ -34,18 +34,16 @@ fn with_page<R>(work: impl FnOnce(&mut Page) -> R) -> R {
 
 /// Answers one question; in the place of an answer that there is not, an object with an `error`.
 pub fn ask(question: &str) -> String {
-    let answered = with_page(|page| page.state.answer(serde_json::from_str(question)?));
+    let answered = with_page(|page| answered(&mut page.state, question));
     answered.unwrap_or_else(|error| json!({ "error": error.to_string() })).to_string()
 }
 
-impl State {
-    fn answer(&mut self, question: Question) -> Result<Value, Box<dyn Error>> {
-        let loaded = |mini_batch: u32| json!({ "mini_batch": mini_batch });
-        match question {
-            Question::Table { gpu, text } => self.add_table(gpu, &text).map(loaded),
-            Question::Net { name, net } => self.add_net(name, net).map(loaded),
-            Question::Plan(question) => Ok(to_value(answer(&self.prepare(&question)?, &question)?)?),
-        }
+fn answered(state: &mut State, question: &str) -> Result<Value, Box<dyn Error>> {
+    let loaded = |mini_batch: u32| json!({ "mini_batch": mini_batch });
+    match serde_json::from_str(question)? {
+        Question::Table { gpu, text } => state.add_table(gpu, &text).map(loaded),
+        Question::Net { name, net } => state.add_net(name, net).map(loaded),
+        Question::Plan(question) => Ok(to_value(answer(state.prepare(&question)?, &question)?)?),
     }
 }
 

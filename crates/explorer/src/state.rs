@@ -9,6 +9,9 @@ use planner::{
 };
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 
+/// How much is estimated, if anything.
+type Estimated = Result<Option<EstimateReport>, Box<dyn Error>>;
+
 /// Everything loaded.
 #[derive(Default)]
 pub(crate) struct State {
@@ -27,14 +30,9 @@ struct Table {
     errors: BTreeMap<Math, Option<EstimateError>>,
 }
 
-/// What a plan is made of.
-pub(crate) struct Prepared<'s> {
-    pub(crate) study: Study,
-    /// Undivided, and under the policy asked for.
-    pub(crate) fronts: &'s [Fronts; 2],
-    /// How many measurements are estimates, if any, and how far these are off.
-    pub(crate) estimate: Option<EstimateReport>,
-}
+/// What a plan is made of: the net, its fronts undivided and under the policy asked for, and how many measurements are
+/// estimates, if any, and how far these are off.
+pub(crate) type Prepared<'s> = (Study, &'s [Fronts; 2], Option<EstimateReport>);
 
 impl State {
     /// Takes over a table, and says what its largest micro-batch is; of a GPU, more are added.
@@ -67,7 +65,7 @@ impl State {
         let net = self.nets.get(name).ok_or_else(|| format!("there is no net {name}"))?;
         let table = self.tables.get_mut(gpu).ok_or_else(|| format!("nothing was recorded on {gpu}"))?;
         let Net { kernels, outline, layer_memory } = net.clone().at(*mini_batch, *math);
-        let estimate = table.complete(&kernels, options, *math)?;
+        let estimate = table.complete(&kernels, options)?;
         let key = question.without_limit();
         if self.fronts.as_ref().is_none_or(|(known, _)| *known != key) {
             let fronts = |options: &PlanOptions| Fronts::new(&kernels, &table.completed, options);
@@ -85,24 +83,20 @@ impl State {
             layers: layer_memory,
             ..Study::default()
         };
-        Ok(Prepared { study, fronts, estimate })
+        Ok((study, fronts, estimate))
     }
 }
 
 impl Table {
     /// Estimates what a plan needs and was not recorded; says how much that is, and how far it is off.
-    fn complete(
-        &mut self,
-        kernels: &[Kernel],
-        options: &PlanOptions,
-        math: Math,
-    ) -> Result<Option<EstimateReport>, Box<dyn Error>> {
+    fn complete(&mut self, kernels: &[Kernel], options: &PlanOptions) -> Estimated {
         let estimated = self.recorded.missing(kernels, options.batch_size_policy).len();
         if estimated == 0 {
             return Ok(None);
         }
         let estimator = self.estimator.get_or_insert_with(|| Estimator::new(&self.recorded));
         profile(Arc::make_mut(&mut self.completed), kernels, options, estimator, |_| ())?;
+        let math = kernels[0].id.math;
         let error = *self.errors.entry(math).or_insert_with(|| estimator.error(math));
         Ok(Some(EstimateReport { estimated, error }))
     }

@@ -34,18 +34,17 @@ impl Axis {
 
     /// Bytes from 0 on, by round steps of a unit.
     pub(crate) fn bytes_from_zero(title: &str, most: f64) -> Self {
-        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
-            .map(|(size, unit)| (f64::from(size), unit));
-        let (size, unit) = units.into_iter().find(|&(size, _)| most >= size).unwrap_or((1.0, "B"));
+        let units =
+            [(30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")].map(|(power, unit)| (2_f64.powi(power), unit));
+        let (size, unit) = units.into_iter().find(|&(size, _)| most >= size).unwrap_or(units[3]);
         Self::in_units(&format!("{title} ({unit})"), most, size)
     }
 
     fn in_units(title: &str, most: f64, unit: f64) -> Self {
         let step = round_step(most / unit / 5.0);
         let last = (most / unit / step - 1e-9).ceil().max(1.0);
-        let ticks =
-            (0..=last as u32).map(|tick| f64::from(tick) * step).map(|value| (value * unit, plain(value)));
-        Self::new(title, [0.0, last * step * unit], ticks)
+        let values = (0..=last as u32).map(|tick| f64::from(tick) * step);
+        Self::new(title, [0.0, last * step * unit], values.map(|value| (value * unit, plain(value))))
     }
 
     /// Bytes by powers of two.
@@ -83,8 +82,8 @@ impl Axis {
 
     /// How far along the axis `value` is: 0 at its beginning, 1 at its end, and no farther.
     pub(super) fn part(&self, value: f64) -> f64 {
-        let scale =
-            |value: f64| if self.is_logarithmic { value.max(f64::MIN_POSITIVE).log2() } else { value };
+        let is_log = self.is_logarithmic;
+        let scale = |value: f64| if is_log { value.max(f64::MIN_POSITIVE).log2() } else { value };
         let [from, to] = self.range.map(scale);
         ((scale(value) - from) / (to - from)).clamp(0.0, 1.0)
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// A drawing with its words and numbers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     /// Its file's name, without an ending.
     pub name: String,
@@ -17,10 +17,13 @@ pub struct Figure {
     /// Whose measurements these are, in a line below it.
     pub source: String,
     /// Width of the drawing, in pixels of 1/96 inch.
+    #[serde(skip)]
     pub width: f64,
     /// From top to bottom.
+    #[serde(skip)]
     pub(crate) panels: Vec<Panel>,
     /// The numbers behind it.
+    #[serde(flatten)]
     pub data: Data,
 }
 

@@ -1,6 +1,7 @@
 //! Where everything goes: margins as wide as what stands in them, names of lines that keep clear of each other.
 
 use super::{
+    axis::Axis,
     canvas::Canvas,
     figure::{Drawn, Figure, Form, Panel},
     font::width,
@@ -37,14 +38,22 @@ struct Area<'p> {
 impl Figure {
     pub(super) fn height(&self) -> f64 {
         let panels: f64 = self.panels.iter().map(Panel::outer_height).sum();
-        let [head, foot] =
-            [self.lines(&self.title, TITLE), self.lines(&self.source, SMALL)].map(|lines| lines.len() as f64);
+        let [head, foot] = [(&self.title, TITLE), (&self.source, SMALL)]
+            .map(|(text, size)| self.lines(text, size).len() as f64);
         EDGE + head * HEAD_LEADING + panels + foot * LEADING + EDGE
     }
 
     /// `text` in as many lines as it takes.
     fn lines(&self, text: &str, size: f64) -> Vec<String> {
-        wrapped(text, size, self.width - 2.0 * EDGE)
+        let mut lines: Vec<String> = Vec::new();
+        for word in text.split(' ') {
+            let longer = lines.last().map(|line| format!("{line} {word}"));
+            match longer.filter(|line| width(line, size) <= self.width - 2.0 * EDGE) {
+                Some(line) => *lines.last_mut().expect("it was made longer") = line,
+                None => lines.push(word.to_owned()),
+            }
+        }
+        lines
     }
 
     pub(super) fn draw_panels<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
@@ -74,14 +83,9 @@ impl Figure {
 }
 
 impl Panel {
-    /// Room for the axis' title.
-    fn head(&self) -> f64 {
-        if self.y.title.is_empty() { 0.0 } else { LEADING }
-    }
-
-    /// Room for that and the key.
+    /// Room for the axis' title and the key.
     fn above(&self) -> f64 {
-        12.0 + self.head() + if self.key.is_empty() { 0.0 } else { 18.0 }
+        12.0 + title_height(&self.y) + if self.key.is_empty() { 0.0 } else { 18.0 }
     }
 
     /// The width of what is written at the end of the axis.
@@ -91,8 +95,7 @@ impl Panel {
     }
 
     fn outer_height(&self) -> f64 {
-        let title = if self.x.title.is_empty() { 0.0 } else { LEADING };
-        self.above() + self.height + GAP + LEADING + title + BELOW
+        self.above() + self.height + GAP + LEADING + title_height(&self.x) + BELOW
     }
 
     /// Lines whose names stand to the right of them.
@@ -142,7 +145,7 @@ impl Area<'_> {
     }
 
     fn key<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let (mut across, middle) = (EDGE, self.frame.top - GAP - 12.0 - self.panel.head());
+        let (mut across, middle) = (EDGE, self.frame.top - GAP - 12.0 - title_height(&self.panel.y));
         for (tone, name) in &self.panel.key {
             canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
             canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, HPos::Left);
@@ -277,10 +280,8 @@ impl Frame {
     }
 
     fn meets(&self, other: &Frame) -> bool {
-        self.left < other.right
-            && other.left < self.right
-            && self.top < other.bottom
-            && other.top < self.bottom
+        let across = self.left < other.right && other.left < self.right;
+        across && self.top < other.bottom && other.top < self.bottom
     }
 }
 
@@ -299,29 +300,18 @@ fn spread(mut heights: Vec<f64>, [top, bottom]: [f64; 2]) -> Vec<f64> {
     heights
 }
 
-fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
-    texts.map(|text| width(text, TEXT)).fold(0.0, f64::max)
+fn title_height(axis: &Axis) -> f64 {
+    if axis.title.is_empty() { 0.0 } else { LEADING }
 }
 
-/// `text` in lines of at most this width.
-fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if width(&format!("{line} {word}"), size) <= most => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
+fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
+    texts.map(|text| width(text, TEXT)).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::{Axis, Data};
+    use crate::draw::Data;
 
     #[test]
     fn names_keep_a_line_apart_and_stay_in_the_panel() {

@@ -25,8 +25,7 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
     for math in [Math::Fp32, Math::Tf32] {
         let mut marks = Vec::new();
         for (place, fp32) in nets(studies, Math::Fp32).enumerate() {
-            let label = fp32.label();
-            let study = nets(studies, math).find(|study| study.label() == label);
+            let study = nets(studies, math).find(|study| study.label() == fp32.label());
             // What does not fit undivided has nothing that it gains over.
             let Some((study, undivided_ms)) = study.zip(undivided_ms(fp32)) else { continue };
             let mut points = Vec::new();
@@ -36,7 +35,7 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
                 row!(data; study.title, math.to_string(), class, time_ms, gain);
                 points.push([place, gain]);
             }
-            marks.push(Drawn::new(Form::Line, points, Tone::of(place)).named(label));
+            marks.push(Drawn::new(Form::Line, points, Tone::of(place)).named(fp32.label()));
         }
         let ticks = classes().map(|(place, class)| (place, format!("{class:e}")));
         let title = "largest error allowed, in parts of the largest output";
@@ -47,8 +46,7 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
         }
     }
     let caption = "Faster algorithms round more. Gain of micro-batches over undivided FP32 kernels, if algorithms up to an error \
-                   are allowed, from the strictest class to any."
-        .to_owned();
+                   are allowed, from the strictest class to any.".to_owned();
     let first = nets(studies, Math::Fp32).next()?;
     let title = format!("What accuracy costs: {}", first.device());
     Some(Figure { caption, ..Figure::new("accuracy", title, first.source(), panels, data) })
@@ -56,8 +54,8 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
 
 /// What optimising takes: to measure, and to solve the papers' ILP, with its binary variables.
 fn programme(studies: &[Study]) -> Option<Figure> {
-    let mut data =
-        Data::new("net mini_batch policy measuring_s kernels largest_desirable_set binaries solving_ms");
+    let columns = "net mini_batch policy measuring_s kernels largest_desirable_set binaries solving_ms";
+    let mut data = Data::new(columns);
     let (mut seconds, mut binaries) = (Vec::new(), Vec::new());
     for study in nets(studies, Math::Fp32) {
         let (net, mut measuring, mut variables) = (study.label(), Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! Two devices beside each other.
 
-use super::{LIMITS, Study, nets, tone};
+use super::{LIMITS, Study, net::ALL_MS, nets, tone};
 use crate::{
     draw::{Axis, Bar, Data, Figure, Panel, row},
     times,
@@ -30,11 +30,11 @@ pub(super) fn beside(here: &[Study], there: &[Study]) -> Option<Figure> {
         }
     }
     let caption = "The nets that were measured on both, under three limits for each kernel, with what micro-batches gain; and \
-                   the cliff of one kernel."
-        .to_owned();
-    let title = format!("The same nets on {} and {}, FP32", first.model(), other.model());
-    let (name, source) =
-        (format!("beside-{}", other.model().to_lowercase()), [first, other].map(Study::source).join(". "));
+                   the cliff of one kernel.".to_owned();
+    let ([here, there], source) =
+        ([first, other].map(Study::model), [first, other].map(Study::source).join(". "));
+    let title = format!("The same nets on {here} and {there}, FP32");
+    let name = format!("beside-{}", there.to_lowercase());
     Some(Figure { caption, ..Figure::new(&name, title, source, panels, data) })
 }
 
@@ -52,6 +52,6 @@ fn bars(pair: [&Study; 2], data: &mut Data) -> Panel {
         }
         (limit.to_string(), bars)
     });
-    let title = format!("{}: ms, all convolution kernels of an iteration", pair[0].label());
+    let title = format!("{}: {ALL_MS}", pair[0].label());
     Panel::bars(|most| Axis::from_zero(&title, 1.3 * most), groups.into(), 76.0)
 }

@@ -47,12 +47,12 @@ impl Study {
         let (at, [before_ms, after_ms]) = cliff(&undivided)?;
         let range = [Bytes(at.0 / 128), Bytes(at.0 * 32)];
         let y = Axis::from_zero("ms", before_ms * 1.1);
-        let mut marks =
-            vec![Drawn::steps(&undivided, range, Tone::Orange), Drawn::steps(&divided, range, Tone::Blue)];
+        let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
+        let steps = |curve: &Curve, (tone, _)| Drawn::steps(curve, range, tone);
+        let mut marks = vec![steps(&undivided, key[0]), steps(&divided, key[1])];
         let mut data = Data::new("algorithm workspace_bytes time_ms");
-        for Measurement { algorithm, workspace, time_ms, .. } in
-            self.table.measurements(&kernel.id, kernel.mini_batch)?
-        {
+        let rows = self.table.measurements(&kernel.id, kernel.mini_batch)?;
+        for Measurement { algorithm, workspace, time_ms, .. } in rows {
             row!(data; algorithm, workspace, time_ms);
             // What is off the drawing is in the data.
             if *time_ms > y.range[1] {
@@ -77,7 +77,6 @@ impl Study {
              workspace it takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. Divided into \
              micro-batches it takes {divided_ms:.2} ms in that."
         );
-        let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
         let panel = Panel::new(Axis::bytes("workspace limit", range), |_| y, marks, TALL).with_key(key);
         Some(self.figure("cliff", &format!("One byte less for {kernel}"), caption, vec![panel], data))
     }
@@ -87,20 +86,17 @@ impl Study {
         let speed = |measured: &Measurement| 1.0 / measured.time_per_sample_ms();
         let mut data = Data::new("algorithm micro_batch time_ms images_per_ms workspace_bytes");
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
-        let mut recorded = 0;
-        for size in 1..=kernel.mini_batch {
-            let rows = self.table.measurements(&kernel.id, size).unwrap_or_default();
-            recorded += usize::from(!rows.is_empty());
-            for measured in rows {
-                series.entry(&measured.algorithm).or_default().push(measured);
-                let Measurement { algorithm, time_ms, workspace, .. } = measured;
-                row!(data; algorithm, size, time_ms, speed(measured), workspace);
-            }
+        let recorded = (1..=kernel.mini_batch).filter_map(|size| self.table.measurements(&kernel.id, size));
+        let recorded: Vec<&[Measurement]> = recorded.collect();
+        for measured in recorded.iter().copied().flatten() {
+            let Measurement { algorithm, micro_batch, time_ms, workspace, .. } = measured;
+            row!(data; algorithm, micro_batch, time_ms, speed(measured), workspace);
+            series.entry(algorithm).or_default().push(measured);
         }
         let fastest = |rows: &[&Measurement]| rows.iter().map(|row| speed(row)).fold(0.0, f64::max);
         // Of some algorithms there are but a few sizes that no other beats in everything.
-        let mut series: Vec<_> =
-            series.into_iter().filter(|(_, rows)| rows.len() >= recorded.min(9)).collect();
+        series.retain(|_, rows| rows.len() >= recorded.len().min(9));
+        let mut series = Vec::from_iter(series);
         series.sort_by(|a, b| fastest(&b.1).total_cmp(&fastest(&a.1)));
         series.truncate(5);
         let (best, rows) = series.first()?;

@@ -29,13 +29,7 @@ const KEY: [(Tone, &str); 4] = [
 ];
 
 /// A layer's name, its data with gradients, its weights, and its workspace: undivided with plenty, divided with little.
-type LayerParts<'s> = (&'s str, [Bytes; 2], [Bytes; 2]);
-
-/// How many times less a layer takes in micro-batches.
-fn less((_, [data, weights], workspaces): &LayerParts<'_>) -> f64 {
-    let [plenty, little] = workspaces.map(|workspace| (*data + *weights + workspace).0.max(1) as f64);
-    plenty / little
-}
+type LayerParts<'s> = (&'s str, [Bytes; 4]);
 
 impl Study {
     /// Plans for every kernel undivided with plenty of workspace, and in micro-batches with little.
@@ -49,15 +43,19 @@ impl Study {
         let layers = self.layers.iter().map(|LayerMemory { name, data, diff, weights, .. }| {
             let own = |planned: &&PlannedKernel| planned.kernel.name == *name;
             let workspace = |plan: &Rc<Plan>| plan.kernels.iter().filter(own).map(|k| k.workspace).max();
-            let workspaces = plans.each_ref().map(|plan| workspace(plan).unwrap_or_default());
-            (name.as_str(), [*data + *diff, *weights], workspaces)
+            let [plenty, little] = plans.each_ref().map(|plan| workspace(plan).unwrap_or_default());
+            (name.as_str(), [*data + *diff, *weights, plenty, little])
         });
         Some(layers.collect())
     }
 
     /// The layer that micro-batches save most of, and how many times less memory it takes.
     pub(super) fn most_saved(&self) -> Option<(&str, f64)> {
-        let saved = self.layer_parts()?.into_iter().map(|layer| (layer.0, less(&layer)));
+        let saved = self.layer_parts()?.into_iter().map(|(name, [data, weights, plenty, little])| {
+            let [before, after] =
+                [plenty, little].map(|workspace| (data + weights + workspace).0.max(1) as f64);
+            (name, before / after)
+        });
         saved.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
@@ -65,10 +63,10 @@ impl Study {
     pub(super) fn layer_memory(&self) -> Option<Figure> {
         let ([plenty, little], mut layers) = (self.plenty_and_little()?, self.layer_parts()?);
         let mut data = Data::new("layer data_bytes weights_bytes undivided_workspace_bytes workspace_bytes");
-        for (name, [blobs, weights], [plenty, little]) in &layers {
+        for (name, [blobs, weights, plenty, little]) in &layers {
             row!(data; name, blobs, weights, plenty, little);
         }
-        layers.sort_by_key(|&(_, [data, weights], [plenty, _])| Reverse((plenty, data + weights)));
+        layers.sort_by_key(|&(_, [data, weights, plenty, _])| Reverse((plenty, data + weights)));
         layers.truncate(MOST_LAYERS);
         let (shown, limit, (best, saved)) = (layers.len(), LIMITS[2], self.most_saved()?);
         let [plenty_ms, little_ms] = [plenty.time_ms, little.time_ms];
@@ -77,13 +75,11 @@ impl Study {
              with up to {limit} for each kernel ({plenty_ms:.1} ms). Lower bars: micro-batches with up to {USUAL} \
              ({little_ms:.1} ms). Of all layers {best} saves most: it takes {saved:.2} times less."
         );
-        let group = |(name, [data, weights], workspaces): LayerParts<'_>| {
-            let bars = workspaces.into_iter().zip(&KEY[2..]).map(|(workspace, key)| {
-                let parts = [(data, &KEY[0]), (weights, &KEY[1]), (workspace, key)];
-                let parts = parts.map(|(bytes, (tone, _))| (bytes.0 as f64, *tone, String::new()));
-                Bar { parts: parts.into(), ..Bar::default() }
-            });
-            (name.to_owned(), bars.collect())
+        let group = |(name, parts): LayerParts<'_>| {
+            let part = |at: usize| (parts[at].0 as f64, KEY[at].0, String::new());
+            let bars =
+                [[0, 1, 2], [0, 1, 3]].map(|bar| Bar { parts: bar.map(part).into(), ..Bar::default() });
+            (name.to_owned(), bars.into())
         };
         let groups = layers.into_iter().map(group).collect();
         let panel = Panel::bars(|most| Axis::bytes_from_zero("memory", most), groups, 27.0).with_key(KEY);
@@ -103,7 +99,8 @@ impl Study {
             row!(data; step, action_name(outline, action), ms, kept, blobs, gradients, scratch);
             let from = step as f64;
             bars.push(Drawn::new(Form::Bar, [[from + 0.08, 0.0], [from + 0.92, ms]], Tone::Green));
-            heights.push([kept, kept + blobs, kept + blobs + gradients, kept + blobs + gradients + scratch]);
+            let below = kept + blobs + gradients;
+            heights.push([kept, kept + blobs, below, below + scratch]);
         }
         let (peak, [.., below, most]) = heights.iter().enumerate().max_by_key(|(_, parts)| parts[3])?;
         let name = action_name(outline, schedule.actions[peak]);
@@ -126,8 +123,8 @@ impl Study {
             Panel::new(x("steps"), |most| Axis::bytes_from_zero("memory in use", 1.03 * most), marks, 190.0)
                 .with_key(PARTS),
         ];
-        let (steps, net, limit, workspace) =
-            (heights.len(), &self.title, plan.options.limit, most.saturating_sub(*below));
+        let (steps, net, limit) = (heights.len(), &self.title, plan.options.limit);
+        let workspace = most.saturating_sub(*below);
         let caption = format!(
             "The {steps} steps of an iteration of {net}, planned with at most {limit}. At most {most} are in use, at step {peak} \
              ({name}); workspace is {workspace} of that."
@@ -139,11 +136,9 @@ impl Study {
 
 /// The planned time of a step's convolution kernels, and the workspace that they share, if it has any.
 fn convolution(outline: &Outline, plan: &Plan, action: Action) -> (f64, Option<Bytes>) {
-    let of_step = |planned: &&PlannedKernel| {
-        let pass = usize::from(planned.kernel.id.op != ConvOp::Forward);
-        let is_own =
-            |(node, own): (usize, usize)| own == pass && outline.nodes[node].name == planned.kernel.name;
-        action.pass().is_some_and(is_own)
+    let of_step = |PlannedKernel { kernel, .. }: &&PlannedKernel| {
+        let pass = usize::from(kernel.id.op != ConvOp::Forward);
+        action.pass().is_some_and(|(node, own)| own == pass && outline.nodes[node].name == kernel.name)
     };
     let kernels = || plan.kernels.iter().filter(of_step);
     (kernels().map(PlannedKernel::time_ms).sum(), kernels().map(|planned| planned.workspace).max())
@@ -160,9 +155,8 @@ fn alive(schedule: &Schedule, step: usize, workspace: Option<Bytes>) -> [Bytes; 
             _ => 0,
         };
         // What outlives an iteration is there from its beginning to its end.
-        let there =
-            residences.iter().filter(|one| one.place == Place::Device && (part == 0 || one.holds(step)));
-        parts[part] += there.map(|one| one.bytes).sum();
+        let there = residences.iter().filter(|one| part == 0 || one.holds(step));
+        parts[part] += there.filter(|one| one.place == Place::Device).map(|one| one.bytes).sum();
     }
     parts[3] = workspace.unwrap_or(parts[3]);
     parts

@@ -24,28 +24,25 @@ use planner::{
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, slice, sync::Arc};
 
 /// Their limits of each kernel: too little, just right, plenty.
-pub(crate) const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib(512)];
+const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib(512)];
 
 /// The one of them that the papers speak of most.
-pub(crate) const USUAL: Bytes = LIMITS[1];
+const USUAL: Bytes = LIMITS[1];
 
 /// How many times faster is called a gain: a tenth.
-pub(crate) const NOTABLE: f64 = 1.1;
+const NOTABLE: f64 = 1.1;
 
 /// Those under which they compare DeepBench's list.
-pub(crate) const GENEROUS: [Bytes; 3] = [Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
+const GENEROUS: [Bytes; 3] = [Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
 
 /// How long ILPs took to solve, below a sentence that says where; `cargo bench --bench planner -- --ilps` prints it.
-pub(crate) const SOLVED: &str = include_str!("solved.txt");
-
-/// Plans that were made, or could not be: much is said of the same ones.
-pub type Plans = RefCell<Vec<(PlanOptions, Option<Rc<Plan>>)>>;
+const SOLVED: &str = include_str!("solved.txt");
 
 /// Kernels with what each of them gains, by the size of their filters; those that gain most first.
 type Gains = BTreeMap<[u32; 2], Vec<(f64, PlannedKernel)>>;
 
 /// The nets of `studies` in one arithmetic.
-pub(crate) fn nets(studies: &[Study], math: Math) -> impl Iterator<Item = &Study> {
+fn nets(studies: &[Study], math: Math) -> impl Iterator<Item = &Study> {
     studies.iter().filter(move |study| !study.is_list() && study.math() == math)
 }
 
@@ -72,39 +69,34 @@ pub struct Study {
     pub layers: Vec<LayerMemory>,
     /// The convolution that is looked at closely.
     pub convolution: Option<String>,
-    /// What was planned of it so far, with this table.
-    pub plans: Plans,
+    /// What was planned of it so far, with this table, or could not be: much is said of the same plans.
+    pub plans: RefCell<Vec<(PlanOptions, Option<Rc<Plan>>)>>,
 }
 
 impl Study {
     /// Every figure of this net alone.
-    pub(crate) fn figures(&self) -> Vec<Figure> {
-        let closely = self.kernel_of_interest().into_iter().flat_map(|kernel| {
-            [
-                self.algorithms(kernel),
-                self.cliff(kernel),
-                self.micro_batches(kernel),
-                self.front(kernel),
-                self.divisions(kernel),
-            ]
-        });
+    fn figures(&self) -> Vec<Figure> {
+        let closely: [fn(&Self, &Kernel) -> Option<Figure>; 5] =
+            [Self::algorithms, Self::cliff, Self::micro_batches, Self::front, Self::divisions];
+        let of_kernel = |kernel| closely.map(|figure| figure(self, kernel));
+        let closely = self.kernel_of_interest().into_iter().flat_map(of_kernel);
         let timeline = self.limited(self.finest, USUAL).and_then(|plan| self.timeline_of(&plan));
         let whole = [self.sizes(), self.limits(), self.sharing(), self.wd(), self.layer_memory(), timeline];
         closely.chain(whole).flatten().collect()
     }
 
     /// Whether it is a list of convolutions, and no net.
-    pub(crate) fn is_list(&self) -> bool {
+    fn is_list(&self) -> bool {
         self.outline.nodes.is_empty()
     }
 
     /// Forward of the convolution that is looked at closely.
-    pub(crate) fn kernel_of_interest(&self) -> Option<&Kernel> {
+    fn kernel_of_interest(&self) -> Option<&Kernel> {
         let name = self.convolution.as_ref()?;
         self.kernels.iter().find(|kernel| kernel.name == *name && kernel.id.op == ConvOp::Forward)
     }
 
-    pub(crate) fn mini_batch(&self) -> u32 {
+    fn mini_batch(&self) -> u32 {
         self.kernels.iter().map(|kernel| kernel.mini_batch).max().unwrap_or(0)
     }
 
@@ -114,12 +106,12 @@ impl Study {
     }
 
     /// The device's model alone, as in `NVIDIA H200`.
-    pub(crate) fn device(&self) -> &str {
+    fn device(&self) -> &str {
         self.table.device.name.split(" (").next().unwrap_or_default()
     }
 
     /// The first word of that with a number, as in `H200`.
-    pub(crate) fn model(&self) -> &str {
+    fn model(&self) -> &str {
         self.device().split(' ').find(|word| word.contains(char::is_numeric)).unwrap_or("here")
     }
 
@@ -140,46 +132,41 @@ impl Study {
     }
 
     /// The policies that the papers compare, as far as their sizes were measured.
-    pub(crate) fn policies(&self) -> &'static [BatchSizePolicy] {
+    fn policies(&self) -> &'static [BatchSizePolicy] {
         use BatchSizePolicy::{All, PowerOfTwo, Undivided};
         if self.finest == All { &[Undivided, PowerOfTwo, All] } else { &[Undivided, PowerOfTwo] }
     }
 
     /// Convolution layers; a layer's kernels stand beside each other.
-    pub(crate) fn convolutions(&self) -> Vec<&str> {
+    fn convolutions(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
         names.dedup();
         names
     }
 
     /// The paper's totals: a limit for each of the three kernels of every convolution.
-    pub(crate) fn total(&self, each: Bytes) -> Bytes {
+    fn total(&self, each: Bytes) -> Bytes {
         Bytes(each.0 * 3 * self.convolutions().len() as u64)
     }
 
     /// A plan; none if not all kernels fit.
-    pub(crate) fn plan(
-        &self,
-        batch_size_policy: BatchSizePolicy,
-        workspace_policy: WorkspacePolicy,
-        limit: Bytes,
-    ) -> Option<Rc<Plan>> {
-        let default = PlanOptions::default();
+    fn plan(&self, sizes: BatchSizePolicy, policy: WorkspacePolicy, limit: Bytes) -> Option<Rc<Plan>> {
+        let (batch_size_policy, workspace_policy, default) = (sizes, policy, PlanOptions::default());
         self.planned(PlanOptions { batch_size_policy, workspace_policy, limit, ..default })
     }
 
     /// A plan with a limit for each kernel.
-    pub(crate) fn limited(&self, policy: BatchSizePolicy, limit: Bytes) -> Option<Rc<Plan>> {
+    fn limited(&self, policy: BatchSizePolicy, limit: Bytes) -> Option<Rc<Plan>> {
         self.plan(policy, WorkspacePolicy::Wr, limit)
     }
 
     /// WD of the total that is so much for each kernel.
-    pub(crate) fn divided(&self, each: Bytes) -> Option<Rc<Plan>> {
+    fn divided(&self, each: Bytes) -> Option<Rc<Plan>> {
         self.plan(self.finest, WorkspacePolicy::Wd, self.total(each))
     }
 
     /// A plan within the usual limit of algorithms with errors up to `max_error`.
-    pub(crate) fn as_exact_as(&self, max_error: f32) -> Option<Rc<Plan>> {
+    fn as_exact_as(&self, max_error: f32) -> Option<Rc<Plan>> {
         let (batch_size_policy, default) = (self.finest, PlanOptions::default());
         self.planned(PlanOptions { batch_size_policy, limit: USUAL, max_error: Some(max_error), ..default })
     }
@@ -195,7 +182,7 @@ impl Study {
     }
 
     /// What every kernel gains that fits undivided.
-    pub(crate) fn gains(&self, limit: Bytes) -> Option<Gains> {
+    fn gains(&self, limit: Bytes) -> Option<Gains> {
         let mut gains = Gains::new();
         for planned in &self.limited(self.finest, limit)?.kernels {
             let (filter, gain) = ([planned.kernel.id.shape.r, planned.kernel.id.shape.s], planned.gain());
@@ -206,7 +193,7 @@ impl Study {
     }
 
     /// The binary variables of the ILP that gives 16 MiB for each kernel, and its milliseconds if recorded.
-    pub(crate) fn ilp(&self, policy: BatchSizePolicy) -> Option<(usize, Option<f64>)> {
+    fn ilp(&self, policy: BatchSizePolicy) -> Option<(usize, Option<f64>)> {
         let binaries = self.plan(policy, WorkspacePolicy::Wd, self.total(Bytes::mib(16)))?.division?.binaries;
         let programme = format!("{}-{} {policy} {binaries} ", self.name, self.mini_batch());
         Some((binaries, SOLVED.lines().find_map(|line| line.strip_prefix(&programme)?.parse().ok())))
@@ -214,7 +201,7 @@ impl Study {
 
     /// Seconds in which all algorithms of all kernels run once at every size of a policy, identical kernels once: what
     /// measuring them takes at least.
-    pub(crate) fn measuring_s(&self, policy: BatchSizePolicy) -> f64 {
+    fn measuring_s(&self, policy: BatchSizePolicy) -> f64 {
         let nothing = CostTable::new(self.table.device.clone());
         let measured = nothing.missing(&self.kernels, policy).into_iter();
         let measured = measured.filter_map(|(kernel, size)| self.table.measurements(&kernel.id, size));
@@ -222,34 +209,27 @@ impl Study {
     }
 
     /// The desirable sets of some kernels.
-    pub(crate) fn fronts(&self, kernels: &[Kernel], batch_size_policy: BatchSizePolicy) -> Option<Fronts> {
+    fn fronts(&self, kernels: &[Kernel], batch_size_policy: BatchSizePolicy) -> Option<Fronts> {
         let options = PlanOptions { batch_size_policy, ..PlanOptions::default() };
         Fronts::new(kernels, &self.table, &options).ok()
     }
 
     /// The desirable set of one.
-    pub(crate) fn desirable(&self, kernel: &Kernel, policy: BatchSizePolicy) -> Option<DesirableSet> {
+    fn desirable(&self, kernel: &Kernel, policy: BatchSizePolicy) -> Option<DesirableSet> {
         Some(self.fronts(slice::from_ref(kernel), policy)?.iter().next()?.1.clone())
     }
 
     /// A figure of this net that shows `what`.
-    pub(crate) fn figure(
-        &self,
-        name: &str,
-        what: &str,
-        caption: String,
-        panels: Vec<Panel>,
-        data: Data,
-    ) -> Figure {
-        let name = if self.prefix.is_empty() { name.to_owned() } else { format!("{}-{name}", self.prefix) };
+    fn figure(&self, name: &str, what: &str, caption: String, panels: Vec<Panel>, data: Data) -> Figure {
         let (net, samples, math, device) = (&self.title, self.mini_batch(), self.math(), self.device());
         let title = format!("{what}: {net}, mini-batch {samples}, {math}, {device}");
+        let name = self.prefix.clone() + name;
         Figure { caption, ..Figure::new(&name, title, self.source(), panels, data) }
     }
 }
 
 /// The colour of a batch-size policy, everywhere.
-pub(crate) fn tone(policy: BatchSizePolicy) -> Tone {
+fn tone(policy: BatchSizePolicy) -> Tone {
     match policy {
         BatchSizePolicy::Undivided => Tone::Orange,
         BatchSizePolicy::PowerOfTwo => Tone::Sky,

@@ -3,10 +3,10 @@
 use super::{LIMITS, Study, USUAL, tone};
 use crate::{
     draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
-    times,
+    number::{percent, times},
 };
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel, WorkspacePolicy};
-use std::{cmp::Reverse, rc::Rc};
+use std::cmp::Reverse;
 
 /// Most layers that have a colour each.
 const MOST_LAYERS: usize = 6;
@@ -18,32 +18,35 @@ const MOST_KERNELS: usize = 14;
 pub(super) const ALL_MS: &str = "ms, all convolution kernels of an iteration";
 
 /// Three ways to give a total, and what there is without micro-batches.
-const WAYS: [(&str, BatchSizePolicy, WorkspacePolicy, Tone); 4] = [
-    ("WR, undivided", BatchSizePolicy::Undivided, WorkspacePolicy::Wr, Tone::Orange),
-    ("WR", BatchSizePolicy::All, WorkspacePolicy::Wr, Tone::Sky),
-    ("WD", BatchSizePolicy::All, WorkspacePolicy::Wd, Tone::Blue),
-    ("one arena", BatchSizePolicy::All, WorkspacePolicy::Ws, Tone::Green),
+const WAYS: [(&str, Option<BatchSizePolicy>, WorkspacePolicy, Tone); 4] = [
+    ("WR, undivided", Some(BatchSizePolicy::Undivided), WorkspacePolicy::Wr, Tone::Orange),
+    ("WR", None, WorkspacePolicy::Wr, Tone::Sky),
+    ("WD", None, WorkspacePolicy::Wd, Tone::Blue),
+    ("one arena", None, WorkspacePolicy::Ws, Tone::Green),
 ];
 
 impl Study {
     /// Every limit under every policy, stacked by layer, or by operation in deep nets.
     pub(super) fn sizes(&self) -> Option<Figure> {
-        let parts = self.parts();
+        let parts: Vec<String> = match self.convolutions() {
+            layers if layers.len() > MOST_LAYERS => ConvOp::ALL.map(|op| op.to_string()).into(),
+            layers => layers.into_iter().map(str::to_owned).collect(),
+        };
         let mut data = Data::new("limit_bytes policy part time_ms");
         let mut groups = Vec::new();
         for limit in LIMITS {
-            let plans =
-                self.policies().iter().filter_map(|&policy| Some((policy, self.limited(policy, limit)?)));
-            let bar = |(policy, plan): (BatchSizePolicy, Rc<Plan>)| {
-                let gain = times(plan.gain());
-                let ms = parts.iter().map(|part| time_ms(&plan, part));
-                let parts = std::iter::zip(&parts, ms).enumerate().map(|(place, (part, ms))| {
+            let bar = |&policy: &BatchSizePolicy| {
+                let plan = self.limited(policy, limit)?;
+                let parts = parts.iter().enumerate().map(|(place, part)| {
+                    let is_of =
+                        |k: &&PlannedKernel| k.kernel.name == *part || k.kernel.id.op.to_string() == *part;
+                    let ms: f64 = plan.kernels.iter().filter(is_of).map(PlannedKernel::time_ms).sum();
                     row!(data; limit, policy.to_string(), part, ms);
                     (ms, Tone::of(place), String::new())
                 });
-                Bar { parts: parts.collect(), text: format!("{policy} {gain}") }
+                Some(Bar { parts: parts.collect(), text: format!("{policy} {}", times(plan.gain())) })
             };
-            groups.push((limit.to_string(), plans.map(bar).collect()));
+            groups.push((limit.to_string(), self.policies().iter().filter_map(bar).collect()));
         }
         let key = parts.iter().enumerate().map(|(place, name)| (Tone::of(place), name.as_str()));
         let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), groups, 76.0).with_key(key);
@@ -52,14 +55,6 @@ impl Study {
             self.title
         );
         Some(self.figure("sizes", "Three limits, with and without micro-batches", caption, vec![panel], data))
-    }
-
-    /// What bars are stacked of: layers, or operations if there are many layers.
-    fn parts(&self) -> Vec<String> {
-        match self.convolutions() {
-            layers if layers.len() > MOST_LAYERS => ConvOp::ALL.map(|op| op.to_string()).into(),
-            layers => layers.into_iter().map(str::to_owned).collect(),
-        }
     }
 
     /// Time over the limit of each kernel, and what a MiB more would save.
@@ -102,12 +97,13 @@ impl Study {
     pub(super) fn sharing(&self) -> Option<Figure> {
         let mut data = Data::new("total_bytes way time_ms workspace_bytes");
         let mut groups = Vec::new();
-        for each in self.shares() {
+        // The papers' totals for AlexNet, and for deep nets smaller ones.
+        let shares = if self.convolutions().len() <= 16 { LIMITS } else { [8, 16, 32].map(Bytes::mib) };
+        for each in shares {
             let (mut bars, total) = (Vec::new(), self.total(each));
             for (name, sizes, policy, tone) in WAYS {
                 let limit = if policy == WorkspacePolicy::Wr { each } else { total };
-                let sizes = if sizes == BatchSizePolicy::All { self.finest } else { sizes };
-                let Some(plan) = self.plan(sizes, policy, limit) else { continue };
+                let Some(plan) = self.plan(sizes.unwrap_or(self.finest), policy, limit) else { continue };
                 let is_shared = policy == WorkspacePolicy::Ws;
                 let workspace = if is_shared { plan.workspace_total() } else { plan.workspace_separate() };
                 row!(data; total, name, plan.time_ms, workspace);
@@ -117,14 +113,8 @@ impl Study {
         }
         let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), groups, 92.0);
         let caption = "The same memory for workspaces, given in three ways: an equal share for each kernel (WR), divided by an \
-                       ILP (WD), one arena that all use in turn."
-            .to_owned();
+                       ILP (WD), one arena that all use in turn.".to_owned();
         Some(self.figure("sharing", "Three ways to give a total", caption, vec![panel], data))
-    }
-
-    /// Each kernel's share of the totals compared: the papers' three for AlexNet, and for deep nets smaller ones.
-    fn shares(&self) -> [Bytes; 3] {
-        if self.convolutions().len() <= 16 { LIMITS } else { [8, 16, 32].map(Bytes::mib) }
     }
 
     /// How WD divides the smallest total.
@@ -139,11 +129,10 @@ impl Study {
         largest.sort_by_key(|planned| Reverse(planned.workspace));
         largest.truncate(MOST_KERNELS);
         let ([first, second], part) = two_layers(&plan)?;
-        let (mib, given, kernels, ms) =
-            (total.as_mib(), plan.workspace_separate(), plan.kernels.len(), plan.time_ms);
-        let (what, percent) = (format!("How WD divides {mib} MiB"), 100.0 * part);
+        let (mib, given, kernels) = (total.as_mib(), plan.workspace_separate(), plan.kernels.len());
+        let (what, part, ms) = (format!("How WD divides {mib} MiB"), percent(part), plan.time_ms);
         let caption = format!(
-            "WD gives {given} of {mib} MiB to {kernels} kernels; {first} and {second} have {percent:.1} % of it. All kernels take \
+            "WD gives {given} of {mib} MiB to {kernels} kernels; {first} and {second} have {part} of it. All kernels take \
              {ms:.1} ms."
         );
         let bar = |PlannedKernel { kernel, configuration, workspace, .. }: &PlannedKernel| {
@@ -157,18 +146,12 @@ impl Study {
     }
 }
 
-/// The time of a layer's kernels, or of an operation's.
-fn time_ms(plan: &Plan, part: &str) -> f64 {
-    let belongs = |k: &&PlannedKernel| k.kernel.name == part || k.kernel.id.op.to_string() == part;
-    plan.kernels.iter().filter(belongs).map(PlannedKernel::time_ms).sum()
-}
-
 /// The two layers whose kernels have the most workspace, and their part of all that is given.
 pub(super) fn two_layers(plan: &Plan) -> Option<([&str; 2], f64)> {
-    let layers = plan.kernels.chunk_by(|a, b| a.kernel.name == b.kernel.name);
-    let sum = |kernels: &[PlannedKernel]| kernels.iter().map(|planned| planned.workspace).sum::<Bytes>();
-    let mut layers: Vec<(&str, Bytes)> =
-        layers.map(|kernels| (kernels[0].kernel.name.as_str(), sum(kernels))).collect();
+    let mut layers: Vec<(&str, Bytes)> = Vec::new();
+    for kernels in plan.kernels.chunk_by(|a, b| a.kernel.name == b.kernel.name) {
+        layers.push((&kernels[0].kernel.name, kernels.iter().map(|planned| planned.workspace).sum()));
+    }
     layers.sort_by_key(|layer| Reverse(layer.1));
     let [(first, most), (second, more), ..] = layers[..] else { return None };
     Some(([first, second], (most + more).0 as f64 / plan.workspace_separate().0.max(1) as f64))

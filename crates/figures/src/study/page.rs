@@ -2,7 +2,7 @@
 
 use super::{LIMITS, NOTABLE, Study, USUAL, beside::pairs, claims::gain_at, nets};
 use crate::draw::{Data, Figure};
-use planner::{Algorithm, BatchSizePolicy, Math, PlannedKernel, WorkspacePolicy};
+use planner::{BatchSizePolicy, Math, PlannedKernel, WorkspacePolicy};
 use std::iter::zip;
 
 /// What is said of nets; whether that is that one time is 1.1 times another at least, or that it is not; and the ratio,
@@ -77,9 +77,11 @@ pub fn page(devices: &[Vec<Study>], figures: &[Figure], claims: &Data, said: [&s
 /// Of every net in FP32 of which it is known, whether what is said is true of it, and the ratio.
 fn verdicts((_, is_gain, ratio): &Conclusion, studies: &[Study]) -> Vec<(String, bool, f64)> {
     let twin = |study: &Study| nets(studies, Math::Tf32).find(|other| other.label() == study.label());
-    let known =
-        nets(studies, Math::Fp32).filter_map(|study| Some((study.label(), ratio(study, twin(study))?)));
-    known.map(|(net, ratio)| (net, (ratio >= NOTABLE) == *is_gain, ratio)).collect()
+    let verdict = |study| {
+        let ratio = ratio(study, twin(study))?;
+        Some((study.label(), (ratio >= NOTABLE) == *is_gain, ratio))
+    };
+    nets(studies, Math::Fp32).filter_map(verdict).collect()
 }
 
 /// What it says, and of which nets that is true on the first device, with their ratios, and those on the others; nothing
@@ -112,6 +114,7 @@ fn verdict(conclusion: &Conclusion, devices: &[Vec<Study>]) -> Option<String> {
 /// What is the same on both devices, and what is not.
 fn compared(here: &[Study], there: &[Study]) -> Option<String> {
     let (mut kernels, mut same, mut times) = (0, 0, Vec::new());
+    let algorithm = |planned: &PlannedKernel| Some(planned.undivided.as_ref()?.algorithm.clone());
     for pair in pairs(here, there) {
         let [Some([a, little]), Some([b, slower])] = pair.map(Study::plenty_and_little) else { continue };
         let alike = zip(&a.kernels, &b.kernels).filter(|(a, b)| algorithm(a) == algorithm(b));
@@ -119,23 +122,17 @@ fn compared(here: &[Study], there: &[Study]) -> Option<String> {
         times.push(format!("{:.2} ({})", slower.time_ms / little.time_ms, pair[0].label()));
     }
     let coarser = nets(there, Math::Tf32).filter(|study| study.finest != here[0].finest).map(Study::label);
-    let coarser =
-        coarser.reduce(|a, b| format!("{a}, {b}")).map(|nets| format!(" (in TF32 of powers of two: {nets})"));
-    let ([.., plenty], times, coarser) = (LIMITS, times.join(", "), coarser.unwrap_or_default());
+    let coarser = coarser.reduce(|a, b| format!("{a}, {b}"));
+    let coarser = coarser.map_or_else(String::new, |nets| format!(" (in TF32 of powers of two: {nets})"));
+    let ([.., plenty], times) = (LIMITS, times.join(", "));
     let [here, there] = [here, there].map(|one| one[0].model());
-    (kernels > 0).then(|| {
-        format!(
-            "## {here} and {there}\n\nOf {kernels} undivided kernels in FP32, {same} have the same fastest algorithm within \
-             {plenty} on both. What differs is time: in micro-batches within {USUAL}, {there} takes {times} times as long as \
-             {here}. What micro-batches gain there{coarser} stands in brackets above, with a *but* where the verdict is \
-             another.\n\n"
-        )
-    })
-}
-
-/// What a kernel runs that was planned undivided.
-fn algorithm(planned: &PlannedKernel) -> Option<&Algorithm> {
-    planned.undivided.as_ref().map(|micro| &micro.algorithm)
+    let said = format!(
+        "## {here} and {there}\n\nOf {kernels} undivided kernels in FP32, {same} have the same fastest algorithm within \
+         {plenty} on both. What differs is time: in micro-batches within {USUAL}, {there} takes {times} times as long as \
+         {here}. What micro-batches gain there{coarser} stands in brackets above, with a *but* where the verdict is \
+         another.\n\n"
+    );
+    Some(said).filter(|_| kernels > 0)
 }
 
 /// A table in Markdown.

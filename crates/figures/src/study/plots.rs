@@ -9,6 +9,7 @@ use planner::{
     BatchSizePolicy::{All, Undivided},
     Bytes, Curve, Plan,
 };
+use std::iter::zip;
 
 /// Most kernels that are shown: the slowest.
 const MOST: usize = 24;
@@ -29,17 +30,14 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     kernels.sort_by(|a, b| most(b).total_cmp(&most(a)));
     kernels.truncate(MOST);
     let group = |kernel: &&KernelReport| {
-        let bars = times(kernel).into_iter().zip(BARS);
-        let bars = bars.filter_map(|(ms, (tone, _))| {
-            // The plan's own bar has the division beside it.
-            let text = if tone == Tone::Blue { kernel.division.as_str() } else { "" };
-            Some(Bar::new(ms?, tone, text))
-        });
+        // The plan's own bar has the division beside it.
+        let texts = ["", &kernel.division, ""];
+        let bars = zip(times(kernel), zip(BARS, texts));
+        let bars = bars.filter_map(|(ms, ((tone, _), text))| Some(Bar::new(ms?, tone, text)));
         (kernel.name(), bars.collect())
     };
     let groups = kernels.iter().map(group).collect();
-    let ran = plan.kernels.iter().any(|kernel| kernel.measured_ms.is_some());
-    let bars = if ran { 3 } else { 2 };
+    let bars = if plan.kernels.iter().any(|kernel| kernel.measured_ms.is_some()) { 3 } else { 2 };
     let panel = Panel::bars(|most| Axis::from_zero("ms", 1.3 * most), groups, 19.0 * bars as f64);
     let panels = vec![panel.with_key(BARS[..bars].iter().copied())];
     let title = format!("{subject}: {}", plan.policies());
@@ -49,12 +47,8 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
 
 /// Time of all kernels over the limit, undivided and as planned, with a mark at the plan's own; of `subject`, measured
 /// on `source`.
-pub fn limit_figure(
-    curves: &[Curve; 2],
-    (plan, limit): (&Plan, Bytes),
-    subject: &str,
-    source: &str,
-) -> Figure {
+pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, subject: &str, source: &str) -> Figure {
+    let limit = plan.options.limit;
     let ends = |curve: &Curve| Some([curve.points().first()?.workspace, curve.points().last()?.workspace]);
     let [undivided, chosen] = curves.each_ref().map(|curve| ends(curve).unwrap_or_default());
     let first = Bytes(chosen[0].0.max(1 << 20).min(limit.0.max(1)));
@@ -101,9 +95,8 @@ pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> F
         line("efficiency", Tone::Blue, &|point| 100.0 * point.efficiency),
     ];
     let [latency_us, gb_per_s] = scaling.link;
-    let title = format!(
-        "{subject} on each of up to {most} GPUs, a ring of links of {latency_us} us and {gb_per_s} GB/s"
-    );
+    let ring = format!("a ring of links of {latency_us} us and {gb_per_s} GB/s");
+    let title = format!("{subject} on each of up to {most} GPUs, {ring}");
     let images = |most| Axis::decades("images / s", [alone, most]);
     let panels = vec![
         Panel::new(sizes(""), images, speeds, 190.0),
