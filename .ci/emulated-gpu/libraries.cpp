@@ -87,22 +87,32 @@ EXPORT int cublasSetMathMode(void*, int) { return 0; }
 EXPORT int cublasSetWorkspace_v2(void*, void*, size_t) { return 0; }
 EXPORT const char* cublasGetStatusName(int) { return "CUBLAS_STATUS_EXECUTION_FAILED"; }
 
-EXPORT int cublasSgemm_v2(void* handle, int of_a, int of_b, int m, int n, int k, const float* alpha, float* a, int stride_a,
-                          float* b, int stride_b, const float* beta, float* c, int stride_c) {
-    Matrix left{a, false, of_a != 0, stride_a}, right{b, false, of_b != 0, stride_b}, to{c, false, false, stride_c};
-    return product(handle, m, n, k, *alpha, left, right, *beta, to);
-}
-
-EXPORT int cublasGemmEx(void* handle, int of_a, int of_b, int m, int n, int k, const float* alpha, void* a, int type_a,
-                        int stride_a, void* b, int type_b, int stride_b, const float* beta, void* c, int type_c, int stride_c,
-                        int, int) {
+EXPORT int cublasGemmStridedBatchedEx(void* handle, int of_a, int of_b, int m, int n, int k, const float* alpha, void* a,
+                                      int type_a, int stride_a, long long step_a, void* b, int type_b, int stride_b,
+                                      long long step_b, const float* beta, void* c, int type_c, int stride_c,
+                                      long long step_c, int count, int, int) {
     const int F32 = 0, BF16 = 14;
     for (int type : {type_a, type_b, type_c}) {
         if (type != F32 && type != BF16) return BLAS_UNSUPPORTED;
     }
     if (type_a != type_b) return BLAS_UNSUPPORTED;
-    Matrix left{a, type_a == BF16, of_a != 0, stride_a}, right{b, type_b == BF16, of_b != 0, stride_b};
-    return product(handle, m, n, k, *alpha, left, right, *beta, Matrix{c, type_c == BF16, false, stride_c});
+    auto matrix = [](void* first, long long step, int number, int type, int transposed, int stride) {
+        char* numbers = static_cast<char*>(first) + step * number * (type == BF16 ? 2 : 4);
+        return Matrix{numbers, type == BF16, transposed != 0, stride};
+    };
+    for (int number = 0; number < count; number++) {
+        Matrix left = matrix(a, step_a, number, type_a, of_a, stride_a), right = matrix(b, step_b, number, type_b, of_b, stride_b);
+        int failed = product(handle, m, n, k, *alpha, left, right, *beta, matrix(c, step_c, number, type_c, false, stride_c));
+        if (failed) return failed;
+    }
+    return 0;
+}
+
+EXPORT int cublasGemmEx(void* handle, int of_a, int of_b, int m, int n, int k, const float* alpha, void* a, int type_a,
+                        int stride_a, void* b, int type_b, int stride_b, const float* beta, void* c, int type_c, int stride_c,
+                        int compute, int algorithm) {
+    return cublasGemmStridedBatchedEx(handle, of_a, of_b, m, n, k, alpha, a, type_a, stride_a, 0, b, type_b, stride_b, 0, beta,
+                                      c, type_c, stride_c, 0, 1, compute, algorithm);
 }
 
 // ---- NCCL -----------------------------------------------------------------------------------------------------------

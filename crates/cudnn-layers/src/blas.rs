@@ -2,9 +2,9 @@
 
 use crate::status_call::{status_call, status_name};
 use cudarc::cublas::sys;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_longlong, c_uint, c_void};
 use tensor::{
-    Accumulate, ElementType, Out, View, ViewMut,
+    Accumulate, ElementType, Format, Out, View, ViewMut,
     cuda::{Cuda, CudaError, Library, Stream},
 };
 
@@ -46,20 +46,32 @@ pub(crate) struct Factor<'a> {
 }
 
 /// Launches `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`, all in row-major order, and does not
-/// wait for it. A failure is kept for [`Cuda::check`].
-pub(crate) fn product(cuda: &Cuda, [m, n, k]: [usize; 3], a: Factor<'_>, b: Factor<'_>, c: Out<'_>) {
-    let lens = [a.view.len(), b.view.len(), c.to.len()];
-    assert_eq!(lens, [m * k, k * n, m * n], "lengths of a product of {m}, {n}, {k}");
-    if m * n > 0 {
-        // The scratch stays ours until all of the product is launched: cuBLAS may need several kernels for it.
-        let asked = cuda.with_library(|cublas: &mut Cublas| {
-            cuda.scratch(|scratch| {
-                cublas.prepare(cuda.allows_tf32(), scratch)?;
-                cublas.product([m, n, k], a, b, c)
-            })
-        });
-        cuda.note(asked);
+/// wait for it. `c` may be several such matrices, one behind the other: a factor that is only one is a factor of all.
+/// With `tf32`, single precision may be rounded to TF32. A failure is kept for [`Cuda::check`].
+pub(crate) fn product(
+    cuda: &Cuda,
+    tf32: bool,
+    [m, n, k]: [usize; 3],
+    a: Factor<'_>,
+    b: Factor<'_>,
+    c: Out<'_>,
+) {
+    if c.to.is_empty() {
+        return;
     }
+    let lens = [a.view.len(), b.view.len(), c.to.len()];
+    let count = lens[2] / (m * n);
+    let fits = |len, one| [one, count * one].contains(&len);
+    let all_fit = fits(lens[0], m * k) && fits(lens[1], k * n) && lens[2] == count * m * n;
+    assert!(all_fit, "lengths {lens:?} in products of {m}, {n}, {k}");
+    // The scratch stays ours until all of the product is launched: cuBLAS may need several kernels for it.
+    let asked = cuda.with_library(|cublas: &mut Cublas| {
+        cuda.scratch(|scratch| {
+            cublas.prepare(tf32, scratch)?;
+            cublas.product([m, n, k], count, a, b, c)
+        })
+    });
+    cuda.note(asked);
 }
 
 impl Cublas {
@@ -82,67 +94,83 @@ impl Cublas {
     fn product(
         &mut self,
         [m, n, k]: [usize; 3],
+        count: usize,
         a: Factor<'_>,
         b: Factor<'_>,
-        Out { to: mut c, accumulate }: Out<'_>,
+        Out { to: c, accumulate }: Out<'_>,
     ) -> Result<(), CudaError> {
         let (one, beta) = (1.0f32, if accumulate == Accumulate::Add { 1.0f32 } else { 0.0 });
+        let [one, beta]: [*const c_void; 2] = [(&raw const one).cast(), (&raw const beta).cast()];
         // What is stored row by row, cuBLAS reads as the transpose column by column: it computes c^T = b^T a^T.
         let operation = |factor: Factor<'_>| match factor.transposed {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
             false => sys::cublasOperation_t::CUBLAS_OP_N,
         };
+        let [of_a, of_b] = [operation(a), operation(b)];
         let (row_of_a, row_of_b) = (if a.transposed { m } else { k }, if b.transposed { k } else { n });
-        let [m, n, k, row_of_a, row_of_b] = extents([m, n, k, row_of_a, row_of_b])?;
-        let dtypes = [a.view.format(), b.view.format(), c.format()].map(|format| format.dtype);
-        if dtypes != [ElementType::F32; 3] {
-            let [of_a, of_b, of_c] = dtypes.map(data_type);
-            let [one, beta]: [*const c_void; 2] = [(&raw const one).cast(), (&raw const beta).cast()];
-            // SAFETY: as below, of the types that the views are tagged with.
-            return unsafe {
+        // From one matrix to the next.
+        let step = |len, one| if len == one { 0 } else { one as c_longlong };
+        let steps = [step(a.view.len(), m * k), step(b.view.len(), k * n), (m * n) as c_longlong];
+        let [m, n, k, row_of_a, row_of_b, count] = extents([m, n, k, row_of_a, row_of_b, count])?;
+        let [type_a, type_b, type_c] = [a.view.format(), b.view.format(), c.format()].map(data_type);
+        let (from_a, from_b) = (a.view.numbers() as *const c_void, b.view.numbers() as *const c_void);
+        let to = c.numbers() as *mut c_void;
+        let (compute, algo) =
+            (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
+        // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of
+        // the lengths that the extents and steps say (the caller's assertion) and of the types that the views are
+        // tagged with, `c` exclusively ours. The work goes to the stream through which all else on this memory goes.
+        // One product has a function of its own, which may divide its sums.
+        unsafe {
+            if count == 1 {
                 call!(cublasGemmEx(
                     self.handle,
-                    operation(b),
-                    operation(a),
+                    of_b,
+                    of_a,
                     n,
                     m,
                     k,
                     one,
-                    b.view.numbers() as *const c_void,
-                    of_b,
+                    from_b,
+                    type_b,
                     row_of_b,
-                    a.view.numbers() as *const c_void,
-                    of_a,
+                    from_a,
+                    type_a,
                     row_of_a,
                     beta,
-                    c.numbers() as *mut c_void,
-                    of_c,
+                    to,
+                    type_c,
                     n,
-                    sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-                    sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+                    compute,
+                    algo,
                 ))
-            };
-        }
-        // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of
-        // the lengths that the extents say (the caller's assertion), `c` exclusively ours. The work goes to the stream
-        // through which all else on this memory goes.
-        unsafe {
-            call!(cublasSgemm_v2(
-                self.handle,
-                operation(b),
-                operation(a),
-                n,
-                m,
-                k,
-                &one,
-                b.view.address::<f32>() as *const f32,
-                row_of_b,
-                a.view.address::<f32>() as *const f32,
-                row_of_a,
-                &beta,
-                c.address::<f32>() as *mut f32,
-                n,
-            ))
+            } else {
+                call!(cublasGemmStridedBatchedEx(
+                    self.handle,
+                    of_b,
+                    of_a,
+                    n,
+                    m,
+                    k,
+                    one,
+                    from_b,
+                    type_b,
+                    row_of_b,
+                    steps[1],
+                    from_a,
+                    type_a,
+                    row_of_a,
+                    steps[0],
+                    beta,
+                    to,
+                    type_c,
+                    n,
+                    steps[2],
+                    count,
+                    compute,
+                    algo,
+                ))
+            }
         }
     }
 }
@@ -177,8 +205,8 @@ impl Drop for Cublas {
     }
 }
 
-fn data_type(dtype: ElementType) -> sys::cudaDataType_t {
-    match dtype {
+fn data_type(format: Format) -> sys::cudaDataType_t {
+    match format.dtype {
         ElementType::F32 => sys::cudaDataType_t::CUDA_R_32F,
         ElementType::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
         ElementType::U8 => panic!("no product is of bytes"),

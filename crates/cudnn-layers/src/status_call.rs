@@ -35,7 +35,7 @@ macro_rules! implement {
     };
 }
 
-implement!(A B C D E F G H I J K L M N O P Q R S);
+implement!(A B C D E F G H I J K L M N O P Q R S T U V W);
 
 /// `status_call!(sys::function(arguments))`: the status as a number, or `None` if the library has no such function. It
 /// has the obligations of the function itself, and the library is known to be there.

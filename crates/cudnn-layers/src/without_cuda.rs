@@ -20,7 +20,7 @@ pub(crate) struct Factor<'a> {
     pub(crate) transposed: bool,
 }
 
-pub(crate) fn product(_: &Cuda, _: [usize; 3], _: Factor<'_>, _: Factor<'_>, _: Out<'_>) {
+pub(crate) fn product(_: &Cuda, _: bool, _: [usize; 3], _: Factor<'_>, _: Factor<'_>, _: Out<'_>) {
     none()
 }
 

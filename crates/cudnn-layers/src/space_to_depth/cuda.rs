@@ -90,3 +90,52 @@ pub(crate) fn gradient_from_depth(
     // the lengths were checked.
     unsafe { launch!(cuda, place, "gradient_from_depth", threads(len), [&taps, from, to, add]) };
 }
+
+/// `Firsts` of `space_to_depth.cu`: the extents of the planes that there is a thread for each pixel of, and those of
+/// the others.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+struct Firsts {
+    len: u64,
+    width: Divisor,
+    height: Divisor,
+    down: Divisor,
+    right: Divisor,
+    others: [u64; 2],
+}
+
+impl Firsts {
+    fn new(g: &ConvGeometry, [h, w]: [usize; 2], others: [usize; 2]) -> Self {
+        let len = g.n * g.c * h * w;
+        let divisor = |extent| Divisor::new(extent, len);
+        let [height, width, down, right] = [h, w, g.stride[0], g.stride[1]].map(divisor);
+        Self { len: len as u64, width, height, down, right, others: others.map(|extent| extent as u64) }
+    }
+}
+
+/// Makes of the x of `g` the pixels that filters of 1x1 without padding see, both in NCHW and single precision.
+pub(crate) fn first_of_blocks(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, mut to: ViewMut<'_>) {
+    let (small, large) = ([g.out_h(), g.out_w()], [g.h, g.w]);
+    let firsts = Firsts::new(g, small, large);
+    assert_eq!((x.len(), to.len() as u64), (g.x_len(), firsts.len), "lengths of {g:?}");
+    let (grid, from, to) = (threads(to.len()), x.address::<f32>(), to.address::<f32>());
+    // SAFETY: `first_of_blocks(Firsts firsts, const float* x, float* to)`, a thread for each element of `to`; the
+    // lengths were checked.
+    unsafe { launch!(cuda, 0, "first_of_blocks", grid, [&firsts, from, to]) };
+}
+
+/// Brings a gradient with respect to these pixels into that of x, whose other pixels have none.
+pub(crate) fn first_to_blocks(
+    cuda: &Cuda,
+    g: &ConvGeometry,
+    from: View<'_>,
+    Out { to: mut dx, accumulate }: Out<'_>,
+) {
+    let (small, large) = ([g.out_h(), g.out_w()], [g.h, g.w]);
+    let firsts = Firsts::new(g, large, small);
+    assert_eq!((from.len(), dx.len()), (g.n * g.c * small[0] * small[1], g.x_len()), "lengths of {g:?}");
+    let (grid, from, to) = (threads(dx.len()), from.address::<f32>(), dx.address::<f32>());
+    // SAFETY: `first_to_blocks(Firsts firsts, const float* from, float* dx, int add)`, a thread for each element of
+    // `dx`; the lengths were checked.
+    unsafe { launch!(cuda, 0, "first_to_blocks", grid, [&firsts, from, to, add(accumulate)]) };
+}

@@ -1,7 +1,8 @@
-//! Convolution on NVIDIA GPUs, through cuDNN's legacy API and through its engines.
+//! Convolution on NVIDIA GPUs, through cuDNN's legacy API, through its engines, and through cuBLAS.
 
 mod convolver;
 mod engines;
+mod gemm;
 mod kind;
 mod legacy;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use crate::{
 };
 use convolver::EngineConvolver;
 use engines::{Search, refused};
+use gemm::GemmConvolver;
 use kind::Kind;
 use legacy::{CudnnAlgorithm, LegacyConvolver};
 use planner::Math;
@@ -45,6 +47,8 @@ impl Cudnn {
                 Err(source) => return Err(ConvError::of_algorithm(algorithm.name, geometry.n, source)),
             }
         }
+        let products = GemmConvolver::all(cuda, (op, geometry, format), math, name);
+        applying.extend(products.into_iter().map(|product| Arc::new(product) as Arc<dyn Convolver>));
         let engines = self.engine_convolvers(cuda, (op, geometry, format), math, name);
         let engines = engines.map_err(|source| ConvError::of_algorithm("engines", geometry.n, source))?;
         applying.extend(engines.into_iter().map(|engine| Arc::new(engine) as Arc<dyn Convolver>));

@@ -2,7 +2,7 @@
 
 mod engines;
 
-use super::legacy::all;
+use super::{gemm, legacy};
 use crate::{
     conv::{
         ConvBackend, ConvError, ConvOp, Convolver, ProfileOptions, Runner, kernel_id, operand_lens, profiler,
@@ -101,6 +101,18 @@ fn smooth_geometry(rng: &mut impl RngExt) -> ConvGeometry {
     g.pad([filter / 2, filter / 2])
 }
 
+/// Geometries that are products of matrices: filters of 1x1, with strides.
+fn point_geometry(rng: &mut impl RngExt) -> ConvGeometry {
+    let mut extent = |range: std::ops::Range<usize>| rng.random_range(range);
+    let x = [extent(1..6), extent(1..40), extent(1..20), extent(1..20)];
+    ConvGeometry::new(x, extent(1..40), [1, 1]).stride([extent(1..4), extent(1..4)])
+}
+
+/// The names of all algorithms for `op` but the engines.
+fn names(op: ConvOp) -> impl Iterator<Item = &'static str> {
+    legacy::all(op).iter().map(|algorithm| algorithm.name).chain(gemm::NAMES.map(|(name, _)| name))
+}
+
 /// What an algorithm did.
 #[derive(Default)]
 struct Seen {
@@ -146,10 +158,14 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
     let mut seen_all: BTreeMap<(ConvOp, &str, bool), Seen> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seed in 0..100 {
-        let g = if seed % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
+        let g = match seed % 4 {
+            0 => random_geometry(&mut rng),
+            1 => point_geometry(&mut rng),
+            _ => smooth_geometry(&mut rng),
+        };
         for op in ConvOp::ALL {
             let mut fp32 = BTreeMap::new();
-            for name in all(op).iter().map(|algorithm| algorithm.name) {
+            for name in names(op) {
                 let seen = seen_all.entry((op, name, g.r.max(g.s) > 3)).or_default();
                 let Ok(convolver) = backend.find(op, g, name) else { continue };
                 let (result, error, complaints) = check(&cuda, op, &*convolver, seed);
@@ -174,7 +190,7 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for op in ConvOp::ALL {
-        for name in all(op).iter().map(|algorithm| algorithm.name) {
+        for name in names(op) {
             let applied: usize =
                 [false, true].iter().map(|large| seen_all[&(op, name, *large)].geometries).sum();
             // cuDNN 9 has the names, but runs them on no geometry on an H200.
@@ -210,7 +226,11 @@ fn split_equals_undivided_replaced_and_added() {
     let backend = backend(&cuda);
     let (mut rng, mut wrong) = (tensor::rng::stream(3, 0), Vec::new());
     for seed in 0..40 {
-        let g = if seed % 2 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
+        let g = match seed % 3 {
+            0 => random_geometry(&mut rng),
+            1 => point_geometry(&mut rng),
+            _ => smooth_geometry(&mut rng),
+        };
         let g = g.with_batch(rng.random_range(2..10));
         for op in ConvOp::ALL {
             let [a, b, out] = operand_lens(op, &g);
