@@ -108,13 +108,6 @@ EXPORT int cublasGemmStridedBatchedEx(void* handle, int of_a, int of_b, int m, i
     return 0;
 }
 
-EXPORT int cublasGemmEx(void* handle, int of_a, int of_b, int m, int n, int k, const float* alpha, void* a, int type_a,
-                        int stride_a, void* b, int type_b, int stride_b, const float* beta, void* c, int type_c, int stride_c,
-                        int compute, int algorithm) {
-    return cublasGemmStridedBatchedEx(handle, of_a, of_b, m, n, k, alpha, a, type_a, stride_a, 0, b, type_b, stride_b, 0, beta,
-                                      c, type_c, stride_c, 0, 1, compute, algorithm);
-}
-
 // ---- NCCL -----------------------------------------------------------------------------------------------------------
 
 namespace {

@@ -115,62 +115,35 @@ impl Cublas {
         let [type_a, type_b, type_c] = [a.view.format(), b.view.format(), c.format()].map(data_type);
         let (from_a, from_b) = (a.view.numbers() as *const c_void, b.view.numbers() as *const c_void);
         let to = c.numbers() as *mut c_void;
-        let (compute, algo) =
-            (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT);
         // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of
         // the lengths that the extents and steps say (the caller's assertion) and of the types that the views are
         // tagged with, `c` exclusively ours. The work goes to the stream through which all else on this memory goes.
-        // One product has a function of its own, which may divide its sums.
         unsafe {
-            if count == 1 {
-                call!(cublasGemmEx(
-                    self.handle,
-                    of_b,
-                    of_a,
-                    n,
-                    m,
-                    k,
-                    one,
-                    from_b,
-                    type_b,
-                    row_of_b,
-                    from_a,
-                    type_a,
-                    row_of_a,
-                    beta,
-                    to,
-                    type_c,
-                    n,
-                    compute,
-                    algo,
-                ))
-            } else {
-                call!(cublasGemmStridedBatchedEx(
-                    self.handle,
-                    of_b,
-                    of_a,
-                    n,
-                    m,
-                    k,
-                    one,
-                    from_b,
-                    type_b,
-                    row_of_b,
-                    steps[1],
-                    from_a,
-                    type_a,
-                    row_of_a,
-                    steps[0],
-                    beta,
-                    to,
-                    type_c,
-                    n,
-                    steps[2],
-                    count,
-                    compute,
-                    algo,
-                ))
-            }
+            call!(cublasGemmStridedBatchedEx(
+                self.handle,
+                of_b,
+                of_a,
+                n,
+                m,
+                k,
+                one,
+                from_b,
+                type_b,
+                row_of_b,
+                steps[1],
+                from_a,
+                type_a,
+                row_of_a,
+                steps[0],
+                beta,
+                to,
+                type_c,
+                n,
+                steps[2],
+                count,
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            ))
         }
     }
 }

@@ -33,6 +33,8 @@ pub mod eltwise;
 pub mod extents;
 pub mod inner_product;
 pub mod lrn;
+#[cfg(feature = "cuda")]
+mod points;
 pub mod pooling;
 pub mod scale;
 pub mod softmax;

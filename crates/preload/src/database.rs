@@ -55,7 +55,7 @@ fn with_table<R>(
     let table = match tables.entry((signature.device, is_of_command)) {
         Entry::Occupied(known) => known.into_mut(),
         Entry::Vacant(unread) => {
-            let algorithms = if is_of_command { "with engines" } else { "by its legacy API" };
+            let algorithms = if is_of_command { "with engines and cuBLAS" } else { "by its legacy API" };
             let device = header(signature.device, algorithms)?;
             let known = database.read(&device).map_err(|error| warn(&error.to_string()));
             let known = known.inspect(|known| known.warning.iter().for_each(|text| warn(text)));

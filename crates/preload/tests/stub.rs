@@ -295,7 +295,7 @@ fn device(segments: &Path) -> DeviceHeader {
     else {
         panic!("{} devices", known.len())
     };
-    assert!(version.starts_with("cuDNN 9.19.2 with engines, CUDA 13.1, driver "), "{version}");
+    assert!(version.starts_with("cuDNN 9.19.2 with engines and cuBLAS, CUDA 13.1, driver "), "{version}");
     DeviceHeader { name: gpu.to_string(), library_version: version.clone(), ..DeviceHeader::default() }
 }
 

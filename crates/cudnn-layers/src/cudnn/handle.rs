@@ -178,9 +178,9 @@ impl fmt::Debug for Cudnn {
 }
 
 /// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: those of versions
-/// without engines lack them.
+/// of this program that had no engines, or no products by cuBLAS, lack them.
 pub fn versions(cuda: &Cuda) -> String {
-    format!("cuDNN {} with engines, {}", version(), cuda.versions())
+    format!("cuDNN {} with engines and cuBLAS, {}", version(), cuda.versions())
 }
 
 static ONE: f32 = 1.0;

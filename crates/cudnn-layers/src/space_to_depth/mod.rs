@@ -9,9 +9,7 @@
 
 mod cuda;
 
-pub(crate) use cuda::{
-    filter_to_depth, first_of_blocks, first_to_blocks, gradient_from_depth, image_to_depth,
-};
+pub(crate) use cuda::{filter_to_depth, gradient_from_depth, image_to_depth};
 
 use tensor::ConvGeometry;
 

@@ -60,29 +60,3 @@ extern "C" __global__ void gradient_from_depth(Taps t, const real* dw, float* to
     u32 channel = (r % t.down * t.right + s % t.right) * t.c + c;
     put(add, to + at, dw[tap * t.depth + channel]);
 }
-
-/// Of every block of pixels of x, the first: the extents of a plane of x, and of one of these pixels, in NCHW.
-struct Firsts {
-    u64 len;
-    Divisor width, height, down, right;
-    u64 lines, columns;
-};
-
-extern "C" __global__ void first_of_blocks(Firsts f, const float* x, float* to) {
-    u64 at = grid_start();
-    if (at >= f.len) return;
-    u64 line = f.width.divide(at), plane = f.height.divide(line);
-    u64 row = (line - plane * f.height.divisor) * f.down.divisor, column = (at - line * f.width.divisor) * f.right.divisor;
-    to[at] = x[(plane * f.lines + row) * f.columns + column];
-}
-
-/// Here the planes are those of what is written, all other pixels of which are zero.
-extern "C" __global__ void first_to_blocks(Firsts f, const float* from, float* dx, int add) {
-    u64 at = grid_start();
-    if (at >= f.len) return;
-    u64 line = f.width.divide(at), plane = f.height.divide(line);
-    u64 row = line - plane * f.height.divisor, column = at - line * f.width.divisor;
-    u64 block_row = f.down.divide(row), block = f.right.divide(column);
-    bool is_first = row == block_row * f.down.divisor && column == block * f.right.divisor;
-    if (is_first || !add) put(add, dx + at, is_first ? from[(plane * f.lines + block_row) * f.columns + block] : 0.0f);
-}

@@ -150,6 +150,6 @@ impl Convolver for EngineConvolver {
 }
 
 /// Bytes of so many elements where others follow.
-fn padded(format: Format, len: usize) -> usize {
+pub(super) fn padded(format: Format, len: usize) -> usize {
     (len * format.dtype.bytes()).next_multiple_of(ALIGNMENT)
 }

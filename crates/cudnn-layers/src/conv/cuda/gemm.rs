@@ -1,15 +1,14 @@
 //! Filters of 1x1 as products of matrices, one for each sample, by cuBLAS: in single precision it computes these up to
 //! three times as fast as cuDNN's best.
 
-use super::kind::Kind;
+use super::{convolver::padded, kind::Kind};
 use crate::{
-    AxisExtents, bias,
     blas::{Factor, product},
     conv::{ConvError, ConvOp, Convolver, Facts},
-    space_to_depth::{first_of_blocks, first_to_blocks},
+    points::{gather_seen, scatter_seen, sum_terms},
 };
 use planner::{Bytes, Math};
-use tensor::{ALIGNMENT, ConvGeometry, Device, Format, Out, View, ViewMut, cuda::Cuda};
+use tensor::{ConvGeometry, Format, Out, View, ViewMut, cuda::Cuda};
 
 /// The names, and how exact they are.
 pub(super) const NAMES: [(&str, Kind); 2] =
@@ -49,13 +48,14 @@ impl GemmConvolver {
                 deterministic: true,
             };
             let mut made = Self { facts, cuda: cuda.clone(), op, kind };
-            made.facts.workspace = Bytes(made.parts().iter().map(|&len| padded(len) as u64).sum());
+            made.facts.workspace =
+                Bytes(made.parts().into_iter().map(|len| padded(Format::F32, len) as u64).sum());
             made
         });
         made.collect()
     }
 
-    /// The workspace's elements: of the pixels that are left, and of the terms.
+    /// The workspace's elements: of the pixels that are seen, and of the terms.
     fn parts(&self) -> [usize; 2] {
         let g = &self.facts.geometry;
         let pixels = g.n * g.c * g.out_h() * g.out_w();
@@ -78,23 +78,23 @@ impl Convolver for GemmConvolver {
     fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, mut workspace: ViewMut<'_>) -> Result<(), ConvError> {
         let (g, cuda) = (&self.facts.geometry, &self.cuda);
         let (c, k, pixels) = (g.c, g.k, g.out_h() * g.out_w());
-        let mut take = |len| workspace.take(Format::U8, padded(len)).take(Format::F32, len);
-        let [mut left, mut terms] = self.parts().map(&mut take);
+        let mut take = |len| workspace.take(Format::U8, padded(Format::F32, len)).take(Format::F32, len);
+        let [mut seen, mut terms] = self.parts().map(&mut take);
         if self.op == ConvOp::BackwardData {
             let factors = [(b, true), (a, false)];
-            if left.is_empty() {
+            if seen.is_empty() {
                 self.product([c, pixels, k], factors, out);
             } else {
-                self.product([c, pixels, k], factors, left.reborrow().replaced());
-                first_to_blocks(cuda, g, left.as_view(), out);
+                self.product([c, pixels, k], factors, seen.reborrow().replaced());
+                scatter_seen(cuda, g, seen.as_view(), out);
             }
             return Ok(());
         }
-        let x = if left.is_empty() {
+        let x = if seen.is_empty() {
             a
         } else {
-            first_of_blocks(cuda, g, a, left.reborrow());
-            left.as_view()
+            gather_seen(cuda, g, a, seen.reborrow());
+            seen.as_view()
         };
         if self.op == ConvOp::Forward {
             self.product([k, pixels, c], [(b, false), (x, false)], out);
@@ -102,14 +102,8 @@ impl Convolver for GemmConvolver {
             self.product([k, c, pixels], [(b, false), (x, true)], out);
         } else {
             self.product([k, c, pixels], [(b, false), (x, true)], terms.reborrow().replaced());
-            let extents = AxisExtents { outer: g.n, axis: g.w_len(), inner: 1 };
-            bias::backward(&Device::Cuda(cuda.clone()), &extents, terms.as_view(), out);
+            sum_terms(cuda, terms.as_view(), out);
         }
         Ok(())
     }
-}
-
-/// Bytes of so many elements where others follow.
-fn padded(len: usize) -> usize {
-    (len * size_of::<f32>()).next_multiple_of(ALIGNMENT)
 }
