@@ -32,9 +32,9 @@ pub mod dropout;
 pub mod eltwise;
 pub mod extents;
 pub mod inner_product;
-pub mod lrn;
 #[cfg(feature = "cuda")]
-mod points;
+mod lowering;
+pub mod lrn;
 pub mod pooling;
 pub mod scale;
 pub mod softmax;

@@ -1,0 +1,74 @@
+//! Images as matrices and back, and sums of what is computed for each sample, in NCHW and single precision.
+
+use crate::cuda_launches::{Divisor, add, launch, source, threads};
+use bytemuck::{Pod, Zeroable};
+use tensor::{ConvGeometry, Out, View, ViewMut, cuda::Cuda};
+
+source!("lowering.cu");
+
+/// `Lowering` of `lowering.cu`.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+struct Lowering {
+    len: u64,
+    height: Divisor,
+    width: Divisor,
+    extents: [[i32; 2]; 6],
+}
+
+impl Lowering {
+    /// With a thread for each element of `len` in planes of `[height, width]`.
+    fn new(g: &ConvGeometry, len: usize, [height, width]: [usize; 2]) -> Self {
+        let y = [g.out_h(), g.out_w()];
+        let extents = [[g.h, g.w], [g.r, g.s], y, g.pad, g.stride, g.dilation];
+        let extent = |extent: usize| i32::try_from(extent).expect("padded images have extents of 31 bits");
+        Self {
+            len: len as u64,
+            height: Divisor::new(height, len),
+            width: Divisor::new(width, len),
+            extents: extents.map(|pair| pair.map(extent)),
+        }
+    }
+}
+
+fn lowered_len(g: &ConvGeometry) -> usize {
+    g.n * g.c * g.r * g.s * g.out_h() * g.out_w()
+}
+
+/// For every sample of x, the matrix of channels and taps of the filter times pixels of y.
+///
+/// # Panics
+/// If a length does not match `g`, or a padded image has an extent of more than 31 bits.
+pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, mut to: ViewMut<'_>) {
+    assert_eq!((x.len(), to.len()), (g.x_len(), lowered_len(g)), "lengths of {g:?}");
+    let len = to.len() / (g.r * g.s);
+    let (lowering, grid) = (Lowering::new(g, len, [g.out_h(), g.out_w()]), threads(len));
+    let (from, to) = (x.address::<f32>(), to.address::<f32>());
+    // SAFETY: `im2col(Lowering l, const float* x, float* to)`, a thread for each channel and pixel of y; the lengths
+    // were checked.
+    unsafe { launch!(cuda, "im2col", grid, [&lowering, from, to]) };
+}
+
+/// The gradient of x from that of the matrices.
+///
+/// # Panics
+/// As [`im2col`].
+pub(crate) fn col2im(cuda: &Cuda, g: &ConvGeometry, from: View<'_>, Out { to: mut dx, accumulate }: Out<'_>) {
+    assert_eq!((from.len(), dx.len()), (lowered_len(g), g.x_len()), "lengths of {g:?}");
+    let (lowering, grid) = (Lowering::new(g, dx.len(), [g.h, g.w]), threads(dx.len()));
+    let (from, to) = (from.address::<f32>(), dx.address::<f32>());
+    // SAFETY: `col2im(Lowering l, const float* from, float* dx, int add)`, a thread for each element of `dx`; the
+    // lengths were checked.
+    unsafe { launch!(cuda, "col2im", grid, [&lowering, from, to, add(accumulate)]) };
+}
+
+/// Adds up `terms`, each as long as the sum.
+pub(crate) fn sum_terms(cuda: &Cuda, terms: View<'_>, Out { mut to, accumulate }: Out<'_>) {
+    let (len, grid) = (to.len(), threads(to.len()));
+    assert!(terms.len().is_multiple_of(len), "{} elements in terms of {len}", terms.len());
+    let (count, from) = ((terms.len() / len) as u64, terms.address::<f32>());
+    let (len, to) = (len as u64, to.address::<f32>());
+    // SAFETY: `sum_terms(u64 len, u64 terms, const float* from, float* to, int add)`, a thread for each element of
+    // `to`; the lengths were checked.
+    unsafe { launch!(cuda, "sum_terms", grid, [len, count, from, to, add(accumulate)]) };
+}
