@@ -55,24 +55,22 @@ impl InnerProduct {
     }
 }
 
-/// `y = x w^T + b`; with `relu`, the sum with the bias is rectified on the way.
+/// `y = x w^T + b`.
 ///
 /// # Panics
-/// If a length does not match the extents, as in all functions of this module; if there is a ReLU but no bias.
+/// If a length does not match the extents, as in all functions of this module.
 pub fn forward(
     device: &Device,
     extents: &InnerProduct,
     x: View<'_>,
     w: View<'_>,
     b: Option<View<'_>>,
-    relu: bool,
     mut y: ViewMut<'_>,
 ) {
     extents.check(x.len(), w.len(), y.len());
     on_device!(device, forward(extents, x, w, y.reborrow()));
-    assert!(b.is_some() || !relu, "a ReLU is fused with the bias, which is missing");
     if let Some(b) = b {
-        bias::forward_in_place(device, &extents.rows(), b, relu, y);
+        bias::forward_in_place(device, &extents.rows(), b, false, y);
     }
 }
 
@@ -90,5 +88,5 @@ pub fn backward_weights(device: &Device, extents: &InnerProduct, x: View<'_>, dy
 
 /// `db (+)= sum of dy over the samples`.
 pub fn backward_bias(device: &Device, extents: &InnerProduct, dy: View<'_>, db: Out<'_>) {
-    bias::backward(device, &extents.rows(), dy, db);
+    bias::backward(device, &extents.rows(), None, dy, db);
 }

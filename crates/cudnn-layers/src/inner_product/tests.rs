@@ -38,7 +38,7 @@ on_every_device! {
                     }
                 }
                 let out = on.run([&x, &w, &b], y.len(), |device, [x, w, b], y| {
-                    forward(device, &e, x, w, Some(b), false, y);
+                    forward(device, &e, x, w, Some(b), y);
                 });
                 assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
                 let out = on.run_accumulating([&dy, &w], dx.len(), |device, [dy, w], dx| {

@@ -108,6 +108,44 @@ fn is_free(layer: &LayerSpec) -> bool {
     layer.propagate_down.is_empty() && layer.loss_weights.is_empty()
 }
 
+/// Leaves the bias of a convolution or an inner product to the one layer that reads its top, if that is a ReLU in place
+/// or, while `training`, a maximum pooling, after which there are fewer elements to add it to: there it is no pass of its
+/// own, and its gradient needs none over a convolution's. The maximum of what is rounded after the addition is the same.
+/// Returns the names of blobs that are without their bias.
+pub(super) fn leave_biases(graph: &mut Graph, training: bool) -> Vec<String> {
+    let mut gone = Vec::new();
+    for index in 0..graph.nodes.len() {
+        let node = &graph.nodes[index];
+        let Some(value) = node.bottoms.first().map(|&bottom| &graph.values[bottom]) else { continue };
+        let rectifies = node.in_place && node.declaration.rectifies;
+        let pools = training && matches!(&node.kind, LayerKind::Pooling(p) if p.method == PoolingMethod::Max);
+        let before = &graph.nodes[value.producer];
+        let is_by_channel = match before.kind {
+            LayerKind::Convolution(_) => true,
+            LayerKind::InnerProduct(_) => value.shape.rank() == 2,
+            _ => false,
+        };
+        let &[_, bias] = &before.used_params[..] else { continue };
+        // The order in which the gradients of a shared one arrive is that of its layers.
+        let is_shared = graph.nodes.iter().filter(|node| node.used_params.contains(&bias)).count() > 1;
+        if !(rectifies || pools) || !is_by_channel || is_shared || value.consumers.len() > 1 {
+            continue;
+        }
+        let (before, name) = (value.producer, value.name.clone());
+        graph.nodes[before].used_params.pop();
+        let accumulate = graph.nodes[before].param_accumulate.pop();
+        let node = &mut graph.nodes[index];
+        node.used_params.push(bias);
+        node.param_accumulate.extend(accumulate);
+        if pools {
+            // Of a ReLU that it absorbs it has to see what that stops.
+            node.declaration.absorbs = Absorbed::BothBySign;
+            gone.push(name);
+        }
+    }
+    gone
+}
+
 /// Lets every layer absorb the ReLU that follows it in place, as far as it can.
 ///
 /// An in-place ReLU is its input's only reader, so fusing it changes no observable value. A ReLU
