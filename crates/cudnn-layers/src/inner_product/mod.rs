@@ -46,7 +46,8 @@ impl InnerProduct {
         self.inputs * self.outputs
     }
 
-    fn rows(&self) -> AxisExtents {
+    /// `y` seen from its outputs, as the bias sees it.
+    pub fn rows(&self) -> AxisExtents {
         AxisExtents { outer: self.n, axis: self.outputs, inner: 1 }
     }
 
@@ -84,9 +85,4 @@ pub fn backward_data(device: &Device, extents: &InnerProduct, dy: View<'_>, w: V
 pub fn backward_weights(device: &Device, extents: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Out<'_>) {
     extents.check(x.len(), dw.to.len(), dy.len());
     on_device!(device, backward_weights(extents, x, dy, dw));
-}
-
-/// `db (+)= sum of dy over the samples`.
-pub fn backward_bias(device: &Device, extents: &InnerProduct, dy: View<'_>, db: Out<'_>) {
-    bias::backward(device, &extents.rows(), None, dy, db);
 }

@@ -8,7 +8,7 @@ use crate::{
     },
     cpu_sums::{Itself, WithDeviation, channel_sums},
 };
-use tensor::{Accumulate, Cpu, Out, View, ViewMut};
+use tensor::{Cpu, Out, View, ViewMut};
 
 pub(super) fn forward(
     cpu: &Cpu,
@@ -67,30 +67,14 @@ pub(crate) fn backward_bias(
 ) {
     let (y, dy, (db, accumulate)) = (y.map(|y| y.host::<f32>()), dy.host::<f32>(), db.into_host());
     let run = items_per_task(extents.per_index());
-    inlined!(for_each_run(cpu, extents.axis, run, [db]), |channels, [db]| match y {
-        None if extents.inner == 1 => add_rows(&dy[channels.start..], extents, accumulate, db),
-        _ => channels.zip(db).for_each(|(channel, db)| {
-            let places = || (0..extents.outer).flat_map(|sample| extents.plane(sample, channel));
-            let sum: f64 = match y {
-                Some(y) => places().filter(|&i| y[i] > 0.0).map(|i| f64::from(dy[i])).sum(),
-                None => channel_sums(extents, channel, [dy], Itself)[0],
-            };
-            put(accumulate, db, sum as f32);
-        }),
+    inlined!(for_each_run(cpu, extents.axis, run, [db]), |channels, [db]| for (channel, db) in
+        channels.zip(db)
+    {
+        let places = (0..extents.outer).flat_map(|sample| extents.plane(sample, channel));
+        let sum: f64 = match y {
+            None if extents.inner > 1 => channel_sums(extents, channel, [dy], Itself)[0],
+            _ => places.filter(|&i| y.is_none_or(|y| y[i] > 0.0)).map(|i| f64::from(dy[i])).sum(),
+        };
+        put(accumulate, db, sum as f32);
     });
-}
-
-/// Sums rows of `extents.axis` elements, of which `dy` begins with the first wanted column, into `dbeta`.
-#[inline(always)]
-fn add_rows(dy: &[f32], extents: &AxisExtents, accumulate: Accumulate, dbeta: &mut [f32]) {
-    const COLUMNS: usize = 128;
-    for (block, dbeta) in dbeta.chunks_mut(COLUMNS).enumerate() {
-        let mut totals = [0.0f64; COLUMNS];
-        for sample in 0..extents.outer {
-            let start = sample * extents.axis + block * COLUMNS;
-            let row = &dy[start..start + dbeta.len()];
-            totals.iter_mut().zip(row).for_each(|(total, &dy)| *total += f64::from(dy));
-        }
-        dbeta.iter_mut().zip(totals).for_each(|(to, total)| put(accumulate, to, total as f32));
-    }
 }

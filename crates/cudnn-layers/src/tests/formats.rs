@@ -320,7 +320,7 @@ fn cuda_inner_products() {
                 inner_product::forward(device, &e, x, w, Some(b), y.reborrow());
                 inner_product::backward_data(device, &e, dy, w, dx.reborrow().added());
                 inner_product::backward_weights(device, &e, x, dy, dw.reborrow().added());
-                inner_product::backward_bias(device, &e, dy, db.reborrow().added());
+                bias::backward(device, &e.rows(), None, dy, db.reborrow().added());
             });
         }
     }

@@ -2,7 +2,10 @@
 
 use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, axis_of};
 use crate::{error::BoxError, spec::InnerProductParams};
-use cudnn_layers::inner_product::{self, InnerProduct};
+use cudnn_layers::{
+    bias,
+    inner_product::{self, InnerProduct},
+};
 use tensor::{AxisOrder, Device, Format, TensorType};
 
 /// y = x wᵀ + b over everything from `axis` on, unless the layer behind adds b. Backward needs x.
@@ -54,7 +57,7 @@ impl Layer for InnerProductLayer {
             inner_product::backward_weights(device, &extents, io.bottoms[0], dy, dw);
         }
         if let Some(db) = param_diffs.next().flatten() {
-            inner_product::backward_bias(device, &extents, dy, db);
+            bias::backward(device, &extents.rows(), None, dy, db);
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {
             inner_product::backward_data(device, &extents, dy, io.params[0], dx);

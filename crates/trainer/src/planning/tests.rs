@@ -245,7 +245,10 @@ fn estimates_count_what_passes_read_and_write() {
             (format!("next Convolution e f {BIASED}"), Some([0.0; 3])),
             // A byte for each winner; and, for the bias, its gradient again.
             (format!("pool Pooling f g {HALVES}"), Some([1.3125, 1.5625, 1.3125])),
-            (format!("last Convolution g end {BIASED}"), Some([0.5, 0.25, 0.5])),
+            (format!("last Convolution g h {BIASED}"), Some([0.0; 3])),
+            // Behind a ReLU moreover where that is above 0.
+            ("inner ReLU h h ".to_owned(), Some([0.0; 3])),
+            (format!("small Pooling h end {HALVES}"), Some([0.328, 0.453, 0.328])),
         ];
         check(samples, &norms);
     }
