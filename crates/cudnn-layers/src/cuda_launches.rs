@@ -202,7 +202,7 @@ fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
     wanted.min(extents.per_index() / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024)) as u32
 }
 
-/// Launches `sums(args.., double* partials)`, which adds up two sums for each channel by `sum_channels`, on the grid of
+/// Launches `sums(args.., double* partials)`, which adds up at most two sums for each channel by `sum_channels`, on the grid of
 /// `rows` if there is one.
 ///
 /// # Safety

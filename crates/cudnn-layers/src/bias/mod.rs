@@ -8,22 +8,45 @@ mod tests;
 
 use crate::{
     AxisExtents,
-    scale::{self, Affine, AffineGradients},
+    activation::{self, Activation},
+    scale::{self, Affine, cpu, cuda},
 };
 use tensor::{Device, Out, View, ViewMut};
 
 /// Adds `b` (one element per channel, the axis of `extents`) to `y`; with `relu`, the sum is rectified on the way.
 ///
 /// # Panics
-/// If a length does not match `extents`.
+/// If a length does not match `extents`, as in all functions of this module.
 pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, relu: bool, y: ViewMut<'_>) {
     scale::forward(device, extents, Affine { gamma: None, beta: Some(b) }, relu, None, y);
 }
 
-/// `db (+)= sums of dy`.
-///
-/// # Panics
-/// If a length does not match `extents`.
-pub fn backward(device: &Device, extents: &AxisExtents, dy: View<'_>, db: Out<'_>) {
-    scale::backward_affine(device, extents, None, dy, AffineGradients { gamma: None, beta: Some(db) });
+/// `db (+)= sums of dy`; if a ReLU has left `y`, of the `dy` where `y > 0`.
+pub fn backward(device: &Device, extents: &AxisExtents, y: Option<View<'_>>, dy: View<'_>, db: Out<'_>) {
+    check(extents, [y.unwrap_or(dy), dy], &db);
+    match device {
+        Device::Cpu(cpu) => cpu::backward_bias(cpu, extents, y, dy, db),
+        Device::Cuda(cuda) => cuda::backward_bias(cuda, extents, (y, None), dy, db),
+    }
+}
+
+/// The same on the way through the ReLU: `dy` becomes 0 where `y` is not above 0.
+pub fn backward_in_place(
+    device: &Device,
+    extents: &AxisExtents,
+    y: View<'_>,
+    mut dy: ViewMut<'_>,
+    db: Out<'_>,
+) {
+    check(extents, [y, dy.as_view()], &db);
+    if let Device::Cuda(cuda) = device {
+        return cuda::backward_bias(cuda, extents, (Some(y), Some(dy.numbers())), dy.as_view(), db);
+    }
+    activation::backward(device, Activation::RELU, y, None, dy.reborrow().replaced());
+    backward(device, extents, None, dy.as_view(), db);
+}
+
+fn check(extents: &AxisExtents, blobs: [View<'_>; 2], db: &Out<'_>) {
+    let lens = blobs.map(|blob| blob.len());
+    assert_eq!((lens, db.to.len()), ([extents.len(); 2], extents.axis), "lengths of y, dy and db");
 }

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::testing::{FEW_ROUNDINGS, assert_same_bits, on_every_device, rectified};
-use tensor::testing::{assert_close, random};
+use tensor::{
+    Accumulate,
+    testing::{assert_close, random},
+};
 
 /// Planes of one element, odd ones, some that four-element packs fill, and channels that are worth many blocks.
 const EXTENTS: [[usize; 3]; 11] = [
@@ -26,7 +29,7 @@ on_every_device! {
             let (x, b) = (random(extents.len(), 1), random(axis, 2));
             let y = on.run_in_place([&b], &x, |device, [b], y| forward_in_place(device, &extents, b, false, y));
             let db = on.run_accumulating([&x], axis, |device, [dy], db| {
-                backward(device, &extents, dy, db);
+                backward(device, &extents, None, dy, db);
             });
             let mut sums = vec![0.0; axis];
             for (i, (&x, &y)) in x.iter().zip(&y).enumerate() {
@@ -52,10 +55,39 @@ on_every_device! {
         }
     }
 
+    fn through_a_relu_comes_what_it_lets_pass(on: &TestDevice) {
+        for [outer, axis, inner] in EXTENTS {
+            let extents = AxisExtents { outer, axis, inner };
+            let (mut y, dy) = (random(extents.len(), 1), random(extents.len(), 2));
+            // What is not above 0 stops gradients, whatever it is.
+            (0..y.len()).step_by(11).for_each(|i| y[i] = [0.0, -0.0, f32::NAN][i % 3]);
+            let passed: Vec<f32> =
+                y.iter().zip(&dy).map(|(&y, &dy)| if y > 0.0 { dy } else { 0.0 }).collect();
+            let mut sums = vec![0.0; axis];
+            passed.iter().enumerate().for_each(|(i, &dy)| sums[i / inner % axis] += f64::from(dy));
+            let db = on.run_accumulating([&y, &dy], axis, |device, [y, dy], db| {
+                backward(device, &extents, Some(y), dy, db);
+            });
+            assert_close(&db, &sums, FEW_ROUNDINGS, &format!("db of {extents:?}"));
+            // The gradient in place lies before the bias's.
+            for accumulate in [Accumulate::Replace, Accumulate::Add] {
+                let start: Vec<f32> = dy.iter().copied().chain(random(axis, 3)).collect();
+                let both = on.run_in_place([&y], &start, |device, [y], both| {
+                    let (dy, to) = both.split_at(y.len());
+                    backward_in_place(device, &extents, y, dy, Out { to, accumulate });
+                });
+                assert_same_bits(&both[..dy.len()], &passed);
+                let was = |i: usize| if accumulate == Accumulate::Add { start[dy.len() + i].into() } else { 0.0 };
+                let expected: Vec<f64> = sums.iter().enumerate().map(|(i, sum)| was(i) + sum).collect();
+                assert_close(&both[dy.len()..], &expected, FEW_ROUNDINGS, &format!("db in place of {extents:?}"));
+            }
+        }
+    }
+
     fn a_blob_of_no_samples_has_no_gradient(on: &TestDevice) {
         let extents = AxisExtents { outer: 0, axis: 3, inner: 4 };
         let db = on.run_accumulating([&[]], 3, |device, [dy], db| {
-            backward(device, &extents, dy, db);
+            backward(device, &extents, None, dy, db);
         });
         assert_eq!(db, [0.0; 3]);
     }

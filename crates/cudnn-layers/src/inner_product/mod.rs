@@ -46,7 +46,8 @@ impl InnerProduct {
         self.inputs * self.outputs
     }
 
-    fn rows(&self) -> AxisExtents {
+    /// `y` seen from its outputs, as the bias sees it.
+    pub fn rows(&self) -> AxisExtents {
         AxisExtents { outer: self.n, axis: self.outputs, inner: 1 }
     }
 
@@ -55,24 +56,22 @@ impl InnerProduct {
     }
 }
 
-/// `y = x w^T + b`; with `relu`, the sum with the bias is rectified on the way.
+/// `y = x w^T + b`.
 ///
 /// # Panics
-/// If a length does not match the extents, as in all functions of this module; if there is a ReLU but no bias.
+/// If a length does not match the extents, as in all functions of this module.
 pub fn forward(
     device: &Device,
     extents: &InnerProduct,
     x: View<'_>,
     w: View<'_>,
     b: Option<View<'_>>,
-    relu: bool,
     mut y: ViewMut<'_>,
 ) {
     extents.check(x.len(), w.len(), y.len());
     on_device!(device, forward(extents, x, w, y.reborrow()));
-    assert!(b.is_some() || !relu, "a ReLU is fused with the bias, which is missing");
     if let Some(b) = b {
-        bias::forward_in_place(device, &extents.rows(), b, relu, y);
+        bias::forward_in_place(device, &extents.rows(), b, false, y);
     }
 }
 
@@ -86,9 +85,4 @@ pub fn backward_data(device: &Device, extents: &InnerProduct, dy: View<'_>, w: V
 pub fn backward_weights(device: &Device, extents: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Out<'_>) {
     extents.check(x.len(), dw.to.len(), dy.len());
     on_device!(device, backward_weights(extents, x, dy, dw));
-}
-
-/// `db (+)= sum of dy over the samples`.
-pub fn backward_bias(device: &Device, extents: &InnerProduct, dy: View<'_>, db: Out<'_>) {
-    bias::backward(device, &extents.rows(), dy, db);
 }

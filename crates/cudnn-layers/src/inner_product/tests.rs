@@ -38,7 +38,7 @@ on_every_device! {
                     }
                 }
                 let out = on.run([&x, &w, &b], y.len(), |device, [x, w, b], y| {
-                    forward(device, &e, x, w, Some(b), false, y);
+                    forward(device, &e, x, w, Some(b), y);
                 });
                 assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
                 let out = on.run_accumulating([&dy, &w], dx.len(), |device, [dy, w], dx| {
@@ -50,7 +50,7 @@ on_every_device! {
                 });
                 assert_close(&out, &dw, sum_tolerance(n), &format!("dw of {e:?}"));
                 let out = on.run_accumulating([&dy], outputs, |device, [dy], db| {
-                    backward_bias(device, &e, dy, db);
+                    bias::backward(device, &e.rows(), None, dy, db);
                 });
                 assert_close(&out, &db, sum_tolerance(n), &format!("db of {e:?}"));
             }

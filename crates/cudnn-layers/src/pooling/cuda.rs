@@ -1,7 +1,7 @@
 //! Pooling on the GPU.
 
 use super::tap_size;
-use crate::cuda_launches::{Divisor, add, of_type, sources, threads};
+use crate::cuda_launches::{Divisor, add, numbers, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
 use tensor::{
     Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut,
@@ -20,17 +20,17 @@ pub(super) fn forward_max(
     cuda: &Cuda,
     g: &PoolGeometry,
     x: View<'_>,
-    relu: bool,
+    (bias, relu): (Option<View<'_>>, bool),
     y: ViewMut<'_>,
     mut mask: Option<ViewMut<'_>>,
 ) {
     let function = if tap_size(g) == 1 { "max_pool_forward_u8" } else { "max_pool_forward_u32" };
     let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
     let [image, out, winners] = plane_bytes(g, x);
-    let operands = [(x.numbers(), image), (y.numbers(), out), (mask, winners)];
+    let operands = [(x.numbers(), image), (numbers(bias), 0), (y.numbers(), out), (mask, winners)];
     let launch = Launch { relu, ..Launch::new(g, [x, y.as_view()]) };
-    // SAFETY: `(Planes g, const real* x, real* y, Tap* mask)`, where the mask may be null; the contract has checked the
-    // lengths.
+    // SAFETY: `(Planes g, const real* x, const float* bias, real* y, Tap* mask)`, where bias and mask may be null; the
+    // contract has checked the lengths.
     unsafe { launch.over(cuda, function, [g.out_h(), g.out_w()], operands, None) };
 }
 
@@ -134,8 +134,10 @@ impl<'a> Launch<'a> {
         let (packs, all, step) = (channels / pack, g.n * g.c / channels.max(1), self.planes_at_once());
         for first in (0..all).step_by(step) {
             let planes = step.min(all - first);
-            let of_launch = Planes::new(g, planes, [rows, columns * packs, packs]);
-            let fields = Planes { relu: i32::from(self.relu), packs: i32::from(pack > 1), ..of_launch };
+            let of_launch =
+                Planes::new(g, planes, [rows, columns * packs, if order == 1 { packs } else { g.c }]);
+            let (relu, channel) = (self.relu.into(), (first % g.c) as i32);
+            let fields = Planes { relu, packs: i32::from(pack > 1), channel, ..of_launch };
             let mut args = vec![Arg::from(&fields)];
             let offset =
                 |address: u64, bytes: usize| if address == 0 { 0 } else { address + (first * bytes) as u64 };
@@ -160,7 +162,7 @@ struct Planes {
     pad: [i32; 2],
     relu: i32,
     packs: i32,
-    padding: u32,
+    channel: i32,
     columns: Divisor,
     rows: Divisor,
     by_stride: [Divisor; 2],
@@ -180,7 +182,7 @@ impl Planes {
             pad: pair(g.pad),
             relu: 0,
             packs: 0,
-            padding: 0,
+            channel: 0,
             columns: divisor(columns),
             rows: divisor(rows),
             by_stride: g.stride.map(divisor),

@@ -30,8 +30,8 @@ fn tap_size(geometry: &PoolGeometry) -> usize {
     if geometry.window[0] * geometry.window[1] < 256 { 1 } else { 4 }
 }
 
-/// `y = maximum over windows of x`, with `relu` rectified; `winners` gets what [`mask`] says. It may be left out where
-/// no backward pass follows.
+/// `y = maximum over windows of x`, plus the `bias` of its channel, with `relu` rectified; `winners` gets what [`mask`]
+/// says. It may be left out where no backward pass follows.
 ///
 /// # Panics
 /// If a length does not match the geometry, as in all functions of this module.
@@ -39,13 +39,14 @@ pub fn forward_max(
     device: &Device,
     geometry: &PoolGeometry,
     x: View<'_>,
-    relu: bool,
+    (bias, relu): (Option<View<'_>>, bool),
     y: ViewMut<'_>,
     winners: Option<ViewMut<'_>>,
 ) {
     check(geometry, x.len(), y.len());
+    assert!(bias.is_none_or(|bias| bias.len() == geometry.c), "one bias per channel");
     let winners = winners.map(|mut winners| winners.take(Format::U8, mask(geometry).bytes()));
-    on_device!(device, forward_max(geometry, x, relu, y, winners));
+    on_device!(device, forward_max(geometry, x, (bias, relu), y, winners));
 }
 
 /// `dx (+)= dy` at the `winners` that [`forward_max`] saved, 0 elsewhere.

@@ -13,8 +13,9 @@ struct Planes {
     int window_h, window_w, stride_h, stride_w, pad_h, pad_w;
     int relu;  // maxima are rectified
     int packs;  // a thread has a pack of channels
+    int channel;  // of the first plane, in NCHW
     Divisor columns, rows, vertical, horizontal;  // the last two by the strides
-    Divisor channels;  // or packs of them that lie side by side: 1 in NCHW
+    Divisor channels;  // in NHWC, or packs of them
 };
 
 /// The place of a thread: `W` channels of element `column` of row `row` of `plane`, where rows and columns are as in
@@ -42,6 +43,10 @@ struct Place {
     __device__ __forceinline__ int first(int pixels) const { return plane * (pixels * channels) + channel; }
     /// How far element number `pixel` of the plane lies from there.
     __device__ __forceinline__ int at(int pixel) const { return CHANNELS_LAST ? pixel * channels : pixel; }
+    /// The number of the first channel.
+    __device__ __forceinline__ u64 number(const Planes& g) const {
+        return CHANNELS_LAST ? channel : g.channels.remainder(g.channel + plane);
+    }
 };
 
 /// Calls `body(tap, pixel)` for the pixels under the window of an output in row-major order.
@@ -57,11 +62,11 @@ __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out,
     }
 }
 
-/// A NaN wins, and only another NaN beats it. Of equal pixels the first wins. `mask` may be null. Where a ReLU makes 0
-/// of the output, it would stop the gradient: then no pixel has won.
+/// A NaN wins, and only another NaN beats it. Of equal pixels the first wins. `bias` and `mask` may be null. Where a
+/// ReLU makes 0 of the output, it would stop the gradient: then no pixel has won.
 template <int W, class Tap>
-__device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, real* __restrict__ y,
-                                            Tap* __restrict__ mask) {
+__device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, const float* __restrict__ bias,
+                                            real* __restrict__ y, Tap* __restrict__ mask) {
     Place<W> out(g);
     if (!out.exists) return;
     float best[W];
@@ -81,7 +86,9 @@ __device__ __forceinline__ void max_forward(const Planes& g, const real* __restr
     });
     Pack<W, real> maxima;
     Pack<W, Tap> winners;
+    Pack<W> biases = of_channels<W>(bias, out.number(g));
     for (int lane = 0; lane < W; lane++) {
+        if (bias) best[lane] += biases.at[lane];  // -0 would not outlive the 0 of none
         maxima.at[lane] = rectified(g.relu, best[lane]);
         winners.at[lane] = Tap(g.relu && !(best[lane] > 0) ? 0xffffffff : winner[lane]);
     }
@@ -231,7 +238,7 @@ __device__ __forceinline__ void average_backward(const Planes& g, const real* __
         }                                                                                                              \
     }
 #define MAX_FORWARD(name, Tap)                                                                                         \
-    POOLING(name, (Planes g, const real* x, real* y, Tap* mask), max_forward<W>(g, x, y, mask))
+    POOLING(name, (Planes g, const real* x, const float* bias, real* y, Tap* mask), max_forward<W>(g, x, bias, y, mask))
 #define MAX_BACKWARD(name, Tap, ...)                                                                                   \
     POOLING(name, (Planes g, const Tap* mask, const real* dy, real* dx, int add), __VA_ARGS__(g, mask, dy, dx, add))
 

@@ -1,7 +1,7 @@
 //! Both poolings against plain loops over fixed and random geometries, ties and special values included.
 
 use super::*;
-use crate::testing::{FEW_ROUNDINGS, TestDevice, on_every_device, rectified};
+use crate::testing::{FEW_ROUNDINGS, TestDevice, assert_same_bits, on_every_device, rectified};
 use rand::RngExt;
 use tensor::{
     Rounding,
@@ -104,7 +104,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 fn forward_with_mask(on: &TestDevice, g: &PoolGeometry, x: &[f32], relu: bool) -> [Vec<f32>; 2] {
     let mut y = on.run([x], g.y_len() + mask(g).bytes().div_ceil(4), |device, [x], out| {
         let (y, winners) = out.split_at(g.y_len());
-        forward_max(device, g, x, relu, y, Some(winners));
+        forward_max(device, g, x, (None, relu), y, Some(winners));
     });
     let winners = y.split_off(g.y_len());
     [y, winners]
@@ -120,7 +120,7 @@ on_every_device! {
                 expected.push(best.map_or(f32::NEG_INFINITY, |best| x[best]));
                 best.iter().for_each(|&best| gradient[best] += f64::from(dy));
             }
-            let y = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, false, y, None));
+            let y = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, (None, false), y, None));
             assert_eq!(bits(&y), bits(&expected), "{g:?}");
             let [y, winners] = forward_with_mask(on, &g, &x, false);
             assert_eq!(bits(&y), bits(&expected), "{g:?}");
@@ -137,7 +137,7 @@ on_every_device! {
             let [apart, winners] = forward_with_mask(on, &g, &x, false);
             let [fused, fused_winners] = forward_with_mask(on, &g, &x, true);
             assert_eq!(bits(&fused), bits(&rectified(&apart)), "{g:?}");
-            let without = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, true, y, None));
+            let without = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, (None, true), y, None));
             assert_eq!(bits(&without), bits(&fused), "{g:?}");
             let passed: Vec<f32> =
                 apart.iter().zip(&dy).map(|(&y, &dy)| if y > 0.0 { dy } else { 0.0 }).collect();
@@ -147,6 +147,22 @@ on_every_device! {
                 })
             });
             assert_eq!(dx, expected, "{g:?}");
+        }
+    }
+
+    /// But for ties that only the sum's rounding makes, and there are none among few values.
+    fn a_bias_is_the_bias_that_comes_before(on: &TestDevice) {
+        for (g, relu) in geometries().into_iter().flat_map(|g| [(g, false), (g, true)]) {
+            let (x, bias) = (image(&g, true), random(g.c, 7).iter().map(|b| (b * 8.0).round() / 8.0).collect::<Vec<_>>());
+            let biased: Vec<f32> = x.iter().enumerate().map(|(i, x)| x + bias[i / (g.h * g.w) % g.c]).collect();
+            let [expected, expected_winners] = forward_with_mask(on, &g, &biased, relu);
+            let mut y = on.run([&x, &bias], g.y_len() + mask(&g).bytes().div_ceil(4), |device, [x, bias], out| {
+                let (y, winners) = out.split_at(g.y_len());
+                forward_max(device, &g, x, (Some(bias), relu), y, Some(winners));
+            });
+            let winners = y.split_off(g.y_len());
+            assert_same_bits(&y, &expected);
+            assert_eq!(bits(&winners), bits(&expected_winners), "{g:?}");
         }
     }
 

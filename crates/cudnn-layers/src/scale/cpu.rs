@@ -8,7 +8,7 @@ use crate::{
     },
     cpu_sums::{Itself, WithDeviation, channel_sums},
 };
-use tensor::{Accumulate, Cpu, Out, View, ViewMut};
+use tensor::{Cpu, Out, View, ViewMut};
 
 pub(super) fn forward(
     cpu: &Cpu,
@@ -42,41 +42,39 @@ pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, gamma: View<'_>, dy: Vi
 pub(super) fn backward_affine(
     cpu: &Cpu,
     extents: &AxisExtents,
-    x: Option<View<'_>>,
+    x: View<'_>,
     dy: View<'_>,
     gradients: AffineGradients<'_>,
 ) {
-    let (x, dy) = (x.map(|x| x.host()), dy.host());
+    let blobs = [x.host(), dy.host()];
     let [(gamma, dgamma), (beta, dbeta)] = [gradients.gamma, gradients.beta].map(elements);
     inlined!(
         for_each_run(cpu, extents.axis, items_per_task(extents.per_index()), [dgamma, dbeta]),
-        |channels, [dgamma, dbeta]| {
-            if x.is_none() && extents.inner == 1 {
-                return add_rows(&dy[channels.start..], extents, beta, dbeta);
-            }
-            for (index, channel) in channels.enumerate() {
-                let [by_gamma, by_beta] = match x {
-                    Some(x) => channel_sums(extents, channel, [x, dy], WithDeviation { mean: 0.0 }),
-                    None => [0.0, channel_sums(extents, channel, [dy], Itself)[0]],
-                };
-                put_if_any(gamma, dgamma.get_mut(index), by_gamma as f32);
-                put_if_any(beta, dbeta.get_mut(index), by_beta as f32);
-            }
+        |channels, [dgamma, dbeta]| for (index, channel) in channels.enumerate() {
+            let sums = channel_sums(extents, channel, blobs, WithDeviation { mean: 0.0 });
+            put_if_any(gamma, dgamma.get_mut(index), sums[0] as f32);
+            put_if_any(beta, dbeta.get_mut(index), sums[1] as f32);
         }
     );
 }
 
-/// Sums rows of `extents.axis` elements, of which `dy` begins with the first wanted column, into `dbeta`.
-#[inline(always)]
-fn add_rows(dy: &[f32], extents: &AxisExtents, accumulate: Accumulate, dbeta: &mut [f32]) {
-    const COLUMNS: usize = 128;
-    for (block, dbeta) in dbeta.chunks_mut(COLUMNS).enumerate() {
-        let mut totals = [0.0f64; COLUMNS];
-        for sample in 0..extents.outer {
-            let start = sample * extents.axis + block * COLUMNS;
-            let row = &dy[start..start + dbeta.len()];
-            totals.iter_mut().zip(row).for_each(|(total, &dy)| *total += f64::from(dy));
-        }
-        dbeta.iter_mut().zip(totals).for_each(|(to, total)| put(accumulate, to, total as f32));
-    }
+pub(crate) fn backward_bias(
+    cpu: &Cpu,
+    extents: &AxisExtents,
+    y: Option<View<'_>>,
+    dy: View<'_>,
+    db: Out<'_>,
+) {
+    let (y, dy, (db, accumulate)) = (y.map(|y| y.host::<f32>()), dy.host::<f32>(), db.into_host());
+    let run = items_per_task(extents.per_index());
+    inlined!(for_each_run(cpu, extents.axis, run, [db]), |channels, [db]| for (channel, db) in
+        channels.zip(db)
+    {
+        let places = (0..extents.outer).flat_map(|sample| extents.plane(sample, channel));
+        let sum: f64 = match y {
+            None if extents.inner > 1 => channel_sums(extents, channel, [dy], Itself)[0],
+            _ => places.filter(|&i| y.is_none_or(|y| y[i] > 0.0)).map(|i| f64::from(dy[i])).sum(),
+        };
+        put(accumulate, db, sum as f32);
+    });
 }

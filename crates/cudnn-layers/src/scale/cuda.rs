@@ -51,21 +51,39 @@ struct Gradients {
 pub(super) fn backward_affine(
     cuda: &Cuda,
     extents: &AxisExtents,
-    x: Option<View<'_>>,
+    x: View<'_>,
     dy: View<'_>,
     mut gradients: AffineGradients<'_>,
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
     let gradients = Gradients { addresses: [gamma.0, beta.0], add: [gamma.1, beta.1] };
     let device_extents = Extents::new(extents);
-    let args = [Arg::from(&device_extents), numbers(x).into(), dy.numbers().into(), Arg::from(&gradients)];
-    let (place, rows) = of_channels(cuda, &[x, Some(dy)], extents);
+    let args = [Arg::from(&device_extents), x.numbers().into(), dy.numbers().into(), Arg::from(&gradients)];
+    let (place, rows) = of_channels(cuda, &[Some(x), Some(dy)], extents);
     cuda.scratch(|scratch| {
         // SAFETY: `scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients, double*
-        // partials)`, which adds up two sums for each channel, where x may be null; the contract has checked the
-        // lengths.
+        // partials)`, which adds up two sums for each channel; the contract has checked the lengths.
         unsafe {
             launch_sums(cuda, &SOURCES[place], "scale_backward_affine", (extents, rows), scratch, &args)
         };
+    });
+}
+
+/// What `y` lets pass of `dy` also goes to the address `passed`.
+pub(crate) fn backward_bias(
+    cuda: &Cuda,
+    extents: &AxisExtents,
+    (y, passed): (Option<View<'_>>, Option<u64>),
+    dy: View<'_>,
+    mut db: Out<'_>,
+) {
+    let ((place, rows), device_extents) = (of_channels(cuda, &[y, Some(dy)], extents), Extents::new(extents));
+    let addresses = [numbers(y), dy.numbers(), passed.unwrap_or(0), db.to.address::<f32>()].map(Arg::Address);
+    let args = [&[Arg::from(&device_extents)], &addresses[..], &[Arg::from(add(db.accumulate))]].concat();
+    cuda.scratch(|scratch| {
+        // SAFETY: `bias_backward(Extents extents, const real* y, const real* dy, real* passed, float* db, int add,
+        // double* partials)`, which adds up one sum for each channel, where y and passed may be null; the contract has
+        // checked the lengths, and hands over what is exclusively its own as `passed`.
+        unsafe { launch_sums(cuda, &SOURCES[place], "bias_backward", (extents, rows), scratch, &args) };
     });
 }

@@ -3,8 +3,8 @@
 //! The gradients of the factors need the bottom data `x`. The channels are the axis of [`AxisExtents`]; Caffe's Scale
 //! with a bottom of several axes folds them into one.
 
-mod cpu;
-mod cuda;
+pub(crate) mod cpu;
+pub(crate) mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -75,19 +75,15 @@ pub fn backward(device: &Device, extents: &AxisExtents, gamma: View<'_>, dy: Vie
 }
 
 /// `dgamma (+)= sum of dy * x` and `dbeta (+)= sum of dy` per channel, in an order that does not depend on the number
-/// of threads. Without a gamma, `x` is not needed.
-///
-/// # Panics
-/// If there is a gradient of gamma, but no `x`.
+/// of threads.
 pub fn backward_affine(
     device: &Device,
     extents: &AxisExtents,
-    x: Option<View<'_>>,
+    x: View<'_>,
     dy: View<'_>,
     gradients: AffineGradients<'_>,
 ) {
     gradients.check(extents.axis);
-    assert!(gradients.gamma.is_none() || x.is_some(), "the gradient of gamma needs x");
-    assert_eq!([x.unwrap_or(dy).len(), dy.len()], [extents.len(); 2], "lengths of x and dy");
+    assert_eq!([x.len(), dy.len()], [extents.len(); 2], "lengths of x and dy");
     on_device!(device, backward_affine(extents, x, dy, gradients));
 }

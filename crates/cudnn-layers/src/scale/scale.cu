@@ -44,20 +44,35 @@ struct Terms {
     __device__ __forceinline__ Terms operator()(u64, Width<W>) const {
         return *this;
     }
-    /// Of `x`, if there is a factor, and `dy`.
-    template <int INPUTS>
-    __device__ __forceinline__ float operator()(int, const float (&in)[INPUTS], float (&sums)[2]) const {
-        if (INPUTS == 2) sums[0] += in[INPUTS - 1] * in[0];
-        sums[1] += in[INPUTS - 1];
+    /// Of `x` and `dy`.
+    __device__ __forceinline__ float operator()(int, const float (&in)[2], float (&sums)[2]) const {
+        sums[0] += in[1] * in[0];
+        sums[1] += in[1];
         return 0;
+    }
+    /// Of `dy` or, if a ReLU has left `y`, of `y` and `dy`: what it lets pass.
+    template <int INPUTS>
+    __device__ __forceinline__ float operator()(int, const float (&in)[INPUTS], float (&sums)[1]) const {
+        float passed = INPUTS == 1 || in[0] > 0 ? in[INPUTS - 1] : 0;
+        sums[0] += passed;
+        return passed;
     }
 };
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients, double* partials) {
-    if (x) {
-        sum_channels<2>({x, dy}, nullptr, extents, partials, Terms{}, gradients);
+    sum_channels<2>({x, dy}, nullptr, extents, partials, Terms{}, gradients);
+}
+
+/// `y` may be null; `passed`, where what it lets pass goes, too.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    bias_backward(Extents extents, const real* y, const real* dy, real* passed, float* db, int add, double* partials) {
+    auto put_sum = [=](u64 channel, const double (&sums)[1]) { put(add, db + channel, float(sums[0])); };
+    if (passed) {
+        sum_channels<1, true>({y, dy}, passed, extents, partials, Terms{}, put_sum);
+    } else if (y) {
+        sum_channels<1>({y, dy}, nullptr, extents, partials, Terms{}, put_sum);
     } else {
-        sum_channels<2>({dy}, nullptr, extents, partials, Terms{}, gradients);
+        sum_channels<1>({dy}, nullptr, extents, partials, Terms{}, put_sum);
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     AxisExtents,
     activation::{self, Activation},
     batch_norm::{self, Added, BatchNorm, RunningSums, Statistics},
+    bias,
     copy::{self, Columns},
     dropout::{self, Dropout},
     eltwise::{self, Combination},
@@ -86,19 +87,25 @@ fn cuda_scales() {
     for dims in SHAPES {
         let c = dims[1];
         let reads = [blob(&dims, 1), blob(&dims, 2), floats(c, 3), floats(c, 4)];
-        let writes =
-            [blob(&dims, 5), blob(&dims, 6), blob(&dims, 7), floats(c, 8), floats(c, 9), floats(c, 10)];
+        let blobs = [blob(&dims, 5), blob(&dims, 6), blob(&dims, 7)].into_iter();
+        let writes: Vec<Operand> = (blobs.chain([floats(c, 8), floats(c, 9), floats(c, 10)]))
+            .chain([blob(&dims, 11), floats(c, 12), floats(c, 13)])
+            .collect();
         check(&format!("scale {dims:?}"), [&reads, &writes], |device, format, reads, writes| {
             let e = channels(&dims, format);
             let [x, dy, gamma, beta] = *reads else { unreachable!() };
-            let [y, in_place, dx, dgamma, dbeta, db] = writes else { unreachable!() };
+            let [y, in_place, dx, dgamma, dbeta, db, passed, of_passed, in_place_db] = writes else {
+                unreachable!()
+            };
             let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
             scale::forward(device, &e, affine, true, Some(x), y.reborrow());
             scale::forward(device, &e, Affine { gamma: None, ..affine }, false, None, in_place.reborrow());
             scale::backward(device, &e, gamma, dy, dx.reborrow().added());
-            let [dgamma, dbeta, db] = [dgamma, dbeta, db].map(|diff| Some(diff.reborrow().added()));
-            scale::backward_affine(device, &e, Some(x), dy, AffineGradients { gamma: dgamma, beta: dbeta });
-            scale::backward_affine(device, &e, None, dy, AffineGradients { gamma: None, beta: db });
+            let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(diff.reborrow().added()));
+            scale::backward_affine(device, &e, x, dy, AffineGradients { gamma, beta });
+            bias::backward(device, &e, None, dy, db.reborrow().added());
+            bias::backward(device, &e, Some(x), dy, of_passed.reborrow().added());
+            bias::backward_in_place(device, &e, x, passed.reborrow(), in_place_db.reborrow().replaced());
         });
     }
 }
@@ -184,13 +191,14 @@ fn cuda_poolings() {
         let g =
             PoolGeometry { n, c, h, w, window, stride, pad, rounding: Rounding::Ceil }.validate().unwrap();
         let (image, outputs) = ([n, c, h, w], [n, c, g.out_h(), g.out_w()]);
-        let reads = [blob(&image, 1), blob(&outputs, 2)];
+        let reads = [blob(&image, 1), blob(&outputs, 2), floats(c, 7)];
         let mask = Operand::Bytes(pooling::mask(&g).bytes());
         let writes = [blob(&outputs, 3), blob(&outputs, 4), blob(&image, 5), blob(&image, 6), mask];
-        let relu = c % 2 == 0;
+        let (relu, is_biased) = (c % 2 == 0, h % 2 == 0);
         check(&format!("{g:?}"), [&reads, &writes], |device, _, reads, writes| {
             let [largest, mean, dx, of_mean, mask] = writes else { unreachable!() };
-            pooling::forward_max(device, &g, reads[0], relu, largest.reborrow(), Some(mask.reborrow()));
+            let behind = (is_biased.then_some(reads[2]), relu);
+            pooling::forward_max(device, &g, reads[0], behind, largest.reborrow(), Some(mask.reborrow()));
             pooling::backward_max(device, &g, mask.as_view(), reads[1], dx.reborrow().added());
             pooling::forward_average(device, &g, reads[0], mean.reborrow());
             pooling::backward_average(device, &g, reads[1], of_mean.reborrow().added());
@@ -309,10 +317,10 @@ fn cuda_inner_products() {
             check_in(&BOTH[..1], &format!("{e:?}"), [&reads, &writes], |device, _, reads, writes| {
                 let [x, dy, b, w] = *reads else { unreachable!() };
                 let [y, dx, dw, db] = writes else { unreachable!() };
-                inner_product::forward(device, &e, x, w, Some(b), true, y.reborrow());
+                inner_product::forward(device, &e, x, w, Some(b), y.reborrow());
                 inner_product::backward_data(device, &e, dy, w, dx.reborrow().added());
                 inner_product::backward_weights(device, &e, x, dy, dw.reborrow().added());
-                inner_product::backward_bias(device, &e, dy, db.reborrow().added());
+                bias::backward(device, &e.rows(), None, dy, db.reborrow().added());
             });
         }
     }

@@ -1,6 +1,6 @@
 //! `Convolution`: the layer that this project is about. Its kernels run as the plan says.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, images};
+use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, images};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::{
     AxisExtents, bias,
@@ -17,7 +17,7 @@ struct Installed {
     marks: Option<[Mark; 2]>,
 }
 
-/// y = x ⋆ w + b. Backward needs x.
+/// y = x ⋆ w + b, unless the layer behind adds b. Backward needs x.
 pub struct ConvolutionLayer {
     params: ConvolutionParams,
     geometry: Option<ConvGeometry>,
@@ -82,8 +82,6 @@ impl Layer for ConvolutionLayer {
         Ok(Declaration {
             params: std::iter::once(filter).chain(bias).collect(),
             needs_bottom: true,
-            // With the bias.
-            absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::one(TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], self.format))
         })
     }
@@ -92,7 +90,7 @@ impl Layer for ConvolutionLayer {
         let y = io.tops[0].reborrow().replaced();
         self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
         if let Some(&b) = io.params.get(1) {
-            bias::forward_in_place(device, &self.channels(), b, io.rectify, io.tops[0].reborrow());
+            bias::forward_in_place(device, &self.channels(), b, false, io.tops[0].reborrow());
         }
         Ok(())
     }
@@ -104,7 +102,7 @@ impl Layer for ConvolutionLayer {
             self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch)?;
         }
         if let Some(db) = param_diffs.next().flatten() {
-            bias::backward(device, &self.channels(), dy, db);
+            bias::backward(device, &self.channels(), None, dy, db);
         }
         if let Some(dx) = io.bottom_diffs.pop().flatten() {
             self.run(device, ConvOp::BackwardData, [dy, w], dx, &mut io.scratch)?;

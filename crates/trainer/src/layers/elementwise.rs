@@ -1,30 +1,39 @@
 //! Layers that work element by element on one blob: `ReLU` and its like, `Dropout`.
 
-use super::{Backward, Declaration, Forward, InPlace, Layer, Need, Place};
+use super::{Backward, Declaration, Declared, Forward, InPlace, Layer, Need, Place};
 use crate::{
     error::BoxError,
     fill::stream,
     spec::{DropoutParams, Phase},
 };
 use cudnn_layers::{
+    AxisExtents,
     activation::{self, Activation},
-    copy,
+    bias, copy,
     dropout::{self, Dropout},
 };
 use tensor::{AxisOrder, Device, Format, TensorType, View};
 
-/// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign.
-pub(super) struct Elementwise(pub(super) Activation);
+/// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign, and there adds the bias of
+/// the layer before if that is left to it.
+pub(super) type Elementwise = Declared<Activation, Option<TensorType>>;
+
+impl Elementwise {
+    fn channels(&self) -> AxisExtents {
+        AxisExtents::new(self.extents.as_ref().expect("a layer is declared before it is used"), 1)
+    }
+}
 
 impl Layer for Elementwise {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let needs_bottom = self.0.sees_bottom();
-        let (needs_top, in_place) = match self.0 {
+        self.extents = Some(bottoms[0].clone());
+        let needs_bottom = self.params.sees_bottom();
+        let (needs_top, in_place) = match self.params {
             _ if needs_bottom => (Need::Nothing, InPlace::No),
             Activation::Relu { .. } => (Need::Sign, InPlace::KeepsSign),
             _ => (Need::Values, InPlace::Yes),
         };
-        let rectifies = self.0 == Activation::RELU;
+        let rectifies = self.params == Activation::RELU;
         Ok(Declaration {
             needs_bottom,
             needs_top,
@@ -35,15 +44,22 @@ impl Layer for Elementwise {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        activation::forward(device, self.0, io.bottoms.first().copied(), io.tops.remove(0));
+        let y = io.tops.remove(0);
+        match io.params.first() {
+            Some(&b) => bias::forward_in_place(device, &self.channels(), b, true, y),
+            None => activation::forward(device, self.params, io.bottoms.first().copied(), y),
+        }
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         let dy = io.top_diffs.first().map(|_| io.top_diff());
-        let seen = if self.0.sees_bottom() { io.bottoms[0] } else { io.tops[0] };
-        activation::backward(device, self.0, seen, dy, dx);
+        let seen = if self.params.sees_bottom() { io.bottoms[0] } else { io.tops[0] };
+        match io.param_diffs.pop().flatten() {
+            Some(db) => bias::backward_in_place(device, &self.channels(), seen, dx.to, db),
+            None => activation::backward(device, self.params, seen, dy, dx),
+        }
         Ok(())
     }
 }

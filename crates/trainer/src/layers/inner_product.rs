@@ -1,11 +1,14 @@
 //! `InnerProduct`: the fully connected layer.
 
-use super::{Absorbed, Backward, Declaration, Forward, Layer, ParamDeclaration, axis_of};
+use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, axis_of};
 use crate::{error::BoxError, spec::InnerProductParams};
-use cudnn_layers::inner_product::{self, InnerProduct};
+use cudnn_layers::{
+    bias,
+    inner_product::{self, InnerProduct},
+};
 use tensor::{AxisOrder, Device, Format, TensorType};
 
-/// y = x wᵀ + b over everything from `axis` on. Backward needs x.
+/// y = x wᵀ + b over everything from `axis` on, unless the layer behind adds b. Backward needs x.
 pub(super) struct InnerProductLayer {
     params: InnerProductParams,
     /// Without samples and inputs until the layer is declared.
@@ -36,8 +39,6 @@ impl Layer for InnerProductLayer {
         Ok(Declaration {
             params: std::iter::once(filter).chain(p.bias_term.then(bias)).collect(),
             needs_bottom: true,
-            // With the bias.
-            absorbs: if p.bias_term { Absorbed::Forward } else { Absorbed::No },
             ..Declaration::one(x.with_dims(&top))
         })
     }
@@ -45,7 +46,7 @@ impl Layer for InnerProductLayer {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let b = io.params.get(1).copied();
         let (x, w, y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
-        inner_product::forward(device, &self.extents, x, w, b, io.rectify, y);
+        inner_product::forward(device, &self.extents, x, w, b, y);
         Ok(())
     }
 
@@ -56,7 +57,7 @@ impl Layer for InnerProductLayer {
             inner_product::backward_weights(device, &extents, io.bottoms[0], dy, dw);
         }
         if let Some(db) = param_diffs.next().flatten() {
-            inner_product::backward_bias(device, &extents, dy, db);
+            bias::backward(device, &extents.rows(), None, dy, db);
         }
         if let Some(dx) = io.bottom_diffs.remove(0) {
             inner_product::backward_data(device, &extents, dy, io.params[0], dx);

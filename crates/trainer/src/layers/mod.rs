@@ -134,7 +134,7 @@ pub struct Forward<'a> {
     pub bottoms: Vec<View<'a>>,
     /// Tops.
     pub tops: Vec<ViewMut<'a>>,
-    /// Learned parameters.
+    /// Learned parameters; that of the layer before if this one adds its bias.
     pub params: Vec<View<'a>>,
     /// Persistent state.
     pub state: Vec<ViewMut<'a>>,

@@ -177,7 +177,7 @@ impl Layer for Scale {
         let dx = io.bottom_diffs.remove(0);
         io.bottom_diffs.append(&mut io.param_diffs);
         if io.bottom_diffs.iter().any(Option::is_some) {
-            scale::backward_affine(device, &self.extents, Some(x), dy, affine_gradients(io.bottom_diffs));
+            scale::backward_affine(device, &self.extents, x, dy, affine_gradients(io.bottom_diffs));
         }
         if let Some(dx) = dx {
             let gamma = io.bottoms.get(1).unwrap_or_else(|| &io.params[0]);

@@ -5,10 +5,11 @@ use crate::{
     error::BoxError,
     spec::{PoolingMethod, PoolingParams},
 };
-use cudnn_layers::pooling;
+use cudnn_layers::{AxisExtents, bias, pooling};
 use tensor::{Device, PoolGeometry, Space, TensorType};
 
-/// The maximum or average of each window. Backward needs no blob: the maximum saves its winners.
+/// The maximum or average of each window; to a maximum may come the bias of the layer before. Backward needs no blob:
+/// the maximum saves its winners.
 pub(super) type Pooling = Declared<PoolingParams, Option<PoolGeometry>>;
 
 impl Pooling {
@@ -33,7 +34,10 @@ impl Layer for Pooling {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (g, x, y) = (self.geometry(), io.bottoms[0], io.tops.remove(0));
         match self.params.method {
-            PoolingMethod::Max => pooling::forward_max(device, &g, x, io.rectify, y, Some(io.saved)),
+            PoolingMethod::Max => {
+                let bias = io.params.first().copied();
+                pooling::forward_max(device, &g, x, (bias, io.rectify), y, Some(io.saved));
+            }
             PoolingMethod::Average => pooling::forward_average(device, &g, x, y),
         }
         Ok(())
@@ -41,6 +45,11 @@ impl Layer for Pooling {
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let (g, dy) = (self.geometry(), io.top_diff());
+        if let Some(db) = io.param_diffs.pop().flatten() {
+            // Every pooled gradient goes to one pixel at most: the sum over pixels is that over outputs.
+            let y = TensorType::new(&[g.n, g.c, g.out_h(), g.out_w()], dy.format());
+            bias::backward(device, &AxisExtents::new(&y, 1), io.tops.first().copied(), dy, db);
+        }
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
         match self.params.method {
             PoolingMethod::Max => pooling::backward_max(device, &g, io.saved, dy, dx),

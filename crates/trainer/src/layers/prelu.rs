@@ -49,7 +49,7 @@ impl Layer for PRelu {
         if let Some(gamma) = io.param_diffs.remove(0) {
             activation::forward(device, Activation::Below, Some(x), below.reborrow());
             let gradients = AffineGradients { gamma: Some(gamma), beta: None };
-            scale::backward_affine(device, &self.extents, Some(below.as_view()), dy, gradients);
+            scale::backward_affine(device, &self.extents, below.as_view(), dy, gradients);
         }
         if let Some(mut dx) = io.bottom_diffs.remove(0) {
             activation::backward(device, Activation::RELU, x, Some(dy), dx.reborrow());

@@ -1,18 +1,17 @@
 //! Layers that run inside others, which saves passes over memory.
 
-use super::graph::Graph;
+use super::graph::{Graph, Node};
 use crate::{
     layers::{Absorbed, Need},
     spec::{EltwiseOperation, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod},
 };
 use std::collections::HashMap;
 
-/// `spec`, whose layers read no blob twice, with other layers for some blobs that only one layer reads, and the same
-/// results: a sum of two becomes part of the batch normalisation of which one is, in the sum's place; and a ReLU in
-/// place before a maximum pooling, with which it commutes, goes behind it. The blobs in between are no more, or are
-/// others: returns their names, too.
+/// `spec`, whose layers read no blob twice, with the same results: a sum of two that alone reads one of them becomes part
+/// of the batch normalisation that this is, in the sum's place. The blobs in between are no more: returns their names,
+/// too.
 pub(super) fn join(mut spec: NetSpec) -> (NetSpec, Vec<String>) {
-    let (mut gone, mut uses) = (Vec::new(), uses(&spec.layers));
+    let (mut gone, uses) = (Vec::new(), uses(&spec.layers));
     for index in (0..spec.layers.len()).rev() {
         if let Some(norm) = norm_of_sum(&spec.layers, &uses, index) {
             let sum = &spec.layers[index];
@@ -25,41 +24,25 @@ pub(super) fn join(mut spec: NetSpec) -> (NetSpec, Vec<String>) {
             spec.layers[index] = joined;
             spec.layers[norm].bottoms.clear();
             gone.append(&mut spec.layers[norm].tops);
-        } else if let Some(pool) = pool_behind(&spec.layers, &uses, index) {
-            let mut relu = spec.layers.remove(index);
-            gone.append(&mut relu.bottoms);
-            relu.bottoms.clone_from(&spec.layers[pool - 1].tops);
-            relu.tops.clone_from(&relu.bottoms);
-            spec.layers.insert(pool, relu);
-            // The layers in between have moved up.
-            for at in index..pool {
-                for blob in spec.layers[at].bottoms.iter().chain(&spec.layers[at].tops) {
-                    let of_blob = uses.get_mut(blob).expect("a blob of the net");
-                    of_blob.writer -= usize::from(of_blob.writer == at + 1);
-                    of_blob.reader -= usize::from(of_blob.reader == at + 1);
-                }
-            }
         }
     }
     spec.layers.retain(|layer| !(layer.tops.is_empty() && matches!(layer.kind, LayerKind::BatchNorm(_))));
     (spec, gone)
 }
 
-/// How often a blob is read and written, and the numbers of its first writer and of its last reader.
+/// How often a blob is read and written, and the number of its first writer.
 #[derive(Default)]
 struct Uses {
     read: usize,
     written: usize,
     writer: usize,
-    reader: usize,
 }
 
 fn uses(layers: &[LayerSpec]) -> HashMap<String, Uses> {
     let mut uses: HashMap<String, Uses> = HashMap::new();
     for (index, layer) in layers.iter().enumerate() {
         for blob in &layer.bottoms {
-            let of_blob = uses.entry(blob.clone()).or_default();
-            (of_blob.read, of_blob.reader) = (of_blob.read + 1, index);
+            uses.entry(blob.clone()).or_default().read += 1;
         }
         for blob in &layer.tops {
             let of_blob =
@@ -90,22 +73,69 @@ fn norm_of_sum(layers: &[LayerSpec], uses: &HashMap<String, Uses>, index: usize)
     norms.map(|blob| blob.writer).filter(is_norm).max()
 }
 
-/// The maximum pooling that alone reads the blob of the ReLU in place number `index`.
-fn pool_behind(layers: &[LayerSpec], uses: &HashMap<String, Uses>, index: usize) -> Option<usize> {
-    let relu = &layers[index];
-    let LayerKind::ReLU(params) = &relu.kind else { return None };
-    if params.negative_slope != 0.0 || relu.bottoms != relu.tops || !is_free(relu) {
-        return None;
-    }
-    let Uses { read: 2, written: 2, reader: pool, .. } = uses[&relu.tops[0]] else { return None };
-    let LayerKind::Pooling(params) = &layers[pool].kind else { return None };
-    let is_max = params.method == PoolingMethod::Max && is_free(&layers[pool]);
-    (is_max && pool > index && layers[pool].bottoms == relu.tops).then_some(pool)
-}
-
 /// Whether gradients go through it as if nothing were said of them, and it has no part in the objective.
 fn is_free(layer: &LayerSpec) -> bool {
     layer.propagate_down.is_empty() && layer.loss_weights.is_empty()
+}
+
+/// Leaves to a maximum pooling, while `training`, what commutes with it and is less work behind it: a ReLU in place that
+/// only it reads, and the bias of a convolution. (Rounding a sum changes no order: the maximum is the same.) Other biases
+/// are left to a ReLU in place behind them. So a bias is no pass of its own, and neither is the sum of its gradient, or
+/// one over the pooled. Returns the names of blobs that are without one of these.
+pub(super) fn leave_to_next(graph: &mut Graph, training: bool) -> Vec<String> {
+    let mut gone = Vec::new();
+    for index in (0..graph.nodes.len()).rev() {
+        let kind = &graph.nodes[index].kind;
+        let pools =
+            training && matches!(kind, LayerKind::Pooling(params) if params.method == PoolingMethod::Max);
+        let mut before = only_before(graph, index).filter(|_| pools || is_relu(&graph.nodes[index]));
+        let relu = before.filter(|&before| pools && is_relu(&graph.nodes[before]));
+        if let Some(relu) = relu {
+            graph.nodes[relu].absorbed = Absorbed::Both;
+            graph.nodes[relu].declaration.needs_top = Need::Nothing;
+            graph.nodes[index].rectify = true;
+            before = only_before(graph, relu);
+        }
+        let bias = before.and_then(|before| take_bias(graph, before, index));
+        if pools && (relu, bias) != (None, None) {
+            gone.push(graph.values[graph.nodes[index].bottoms[0]].name.clone());
+        }
+        if pools && bias.is_some() {
+            // Where a ReLU makes 0 of the maximum, the bias has no gradient.
+            let declared = &mut graph.nodes[index].declaration;
+            declared.absorbs = Absorbed::BothBySign;
+            declared.needs_top = if relu.is_some() { Need::Sign } else { Need::Nothing };
+        }
+    }
+    gone
+}
+
+/// What writes the first bottom of node `index`, if that alone reads it.
+fn only_before(graph: &Graph, index: usize) -> Option<usize> {
+    let value = &graph.values[*graph.nodes[index].bottoms.first()?];
+    (value.consumers.len() == 1).then_some(value.producer)
+}
+
+fn is_relu(node: &Node) -> bool {
+    node.in_place && node.declaration.rectifies
+}
+
+/// Has node `to` add the bias of node `from`, if it has one for each channel of its top. That of a shared bias is left
+/// where it is: its gradients arrive in the order of its layers.
+fn take_bias(graph: &mut Graph, from: usize, to: usize) -> Option<usize> {
+    let (node, top) = (&graph.nodes[from], &graph.values[graph.nodes[to].bottoms[0]].shape);
+    let is_conv = matches!(node.kind, LayerKind::Convolution(_));
+    let is_by_channel = is_conv || matches!(node.kind, LayerKind::InnerProduct(_)) && top.rank() == 2;
+    let &[_, bias] = &node.used_params[..] else { return None };
+    let users = graph.nodes.iter().filter(|node| node.used_params.contains(&bias)).count();
+    if !is_by_channel || users > 1 || node.backward != graph.nodes[to].backward {
+        return None;
+    }
+    let accumulate = graph.nodes[from].param_accumulate.pop();
+    graph.nodes[from].used_params.pop();
+    graph.nodes[to].param_accumulate.extend(accumulate);
+    graph.nodes[to].used_params.push(bias);
+    Some(bias)
 }
 
 /// Lets every layer absorb the ReLU that follows it in place, as far as it can.
@@ -115,7 +145,7 @@ fn is_free(layer: &LayerSpec) -> bool {
 pub(super) fn absorb_relus(graph: &mut Graph) {
     for index in 0..graph.nodes.len() {
         let node = &graph.nodes[index];
-        if !node.in_place || !node.declaration.rectifies {
+        if !is_relu(node) || node.absorbed != Absorbed::No {
             continue;
         }
         let before = graph.values[node.bottoms[0]].producer;

@@ -76,6 +76,8 @@ pub struct Node {
     pub tops: Vec<ValueId>,
     /// Its parameters, as indices into [`Graph::params`].
     pub params: Vec<usize>,
+    /// Those that its passes work with: these, unless it is the layer behind that adds its bias.
+    pub used_params: Vec<usize>,
     /// What it said of itself.
     pub declaration: Declaration,
     /// For each bottom, whether a gradient may go there, as far as the file says.
@@ -91,7 +93,7 @@ pub struct Node {
     /// For each bottom whose gradient it computes, whether that is the first to arrive or adds to others: the implicit
     /// Split of a blob with several readers.
     pub propagates: Vec<Option<Accumulate>>,
-    /// For each parameter the same; a shared one gets gradients from several nodes.
+    /// For each parameter that passes work with the same; a shared one gets gradients from several nodes.
     pub param_accumulate: Vec<Accumulate>,
 }
 
@@ -305,6 +307,7 @@ impl<'a> Builder<'a> {
             param_accumulate: Vec::new(),
             bottoms,
             tops,
+            used_params: params.clone(),
             params,
             declaration,
             in_place: false,

@@ -79,17 +79,18 @@ impl Net {
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
         let separate = split::separate(spec);
-        let (spec, gone) = &if training { fusion::join(separate) } else { (separate, Vec::new()) };
+        let (spec, mut gone) = if training { fusion::join(separate) } else { (separate, Vec::new()) };
         let layers = (spec.layers.iter())
-            .map(|layer| layers::build(spec, layer, options))
+            .map(|layer| layers::build(&spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
-        let (mut graph, layers) = Graph::build(spec, layers, options.device.format(), training)?;
+        let (mut graph, layers) = Graph::build(&spec, layers, options.device.format(), training)?;
         check_labels(&graph, &layers)?;
+        gone.append(&mut fusion::leave_to_next(&mut graph, training));
         fusion::absorb_relus(&mut graph);
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         let scratch = graph.nodes.iter().map(transient).collect();
         let (name, phase, device) = (spec.name.clone(), spec.state.phase, options.device.clone());
-        let (filled, kept, gone) = (vec![false; layers.len()], Vec::new(), gone.clone());
+        let (filled, kept) = (vec![false; layers.len()], Vec::new());
         Ok(Self { name, phase, graph, layers, filled, device, scratch, training, histories: 1, kept, gone })
     }
 
@@ -125,7 +126,10 @@ impl Net {
 
     /// ReLUs that run, in part or completely, inside the layer before them.
     pub fn fused_relus(&self) -> usize {
-        self.graph.nodes.iter().filter(|node| node.absorbed != Absorbed::No).count()
+        let nodes = self.graph.nodes.iter();
+        nodes
+            .filter(|n| n.absorbed != Absorbed::No || n.declaration.rectifies && !n.used_params.is_empty())
+            .count()
     }
 
     /// Sums that are part of the batch normalisation of a summand.
@@ -183,7 +187,7 @@ impl Net {
     /// [`Execution::blob`](crate::Execution::blob), and says its shape. To be asked for before the net is laid out.
     ///
     /// # Errors
-    /// There is no blob of this name, or training does without it: a sum or a ReLU is part of another layer.
+    /// There is no blob of this name, or training does without it: a sum, a ReLU or a bias is part of another layer.
     pub fn keep_blob(&mut self, name: &str) -> Result<&TensorType, NetError> {
         if self.gone.iter().any(|gone| gone == name) {
             let message = "is not computed in training, where it is an inner part of a layer";

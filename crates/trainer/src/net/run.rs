@@ -88,7 +88,7 @@ impl Net {
 
     /// The parameters of a node that the solver changes, and those that its layer does.
     fn learned_and_state(&self, node: &Node) -> (Vec<usize>, Vec<usize>) {
-        node.params.iter().partition(|&&param| self.graph.params[param].declaration.learned)
+        node.used_params.iter().partition(|&&param| self.graph.params[param].declaration.learned)
     }
 
     /// Waits for the device.
@@ -174,7 +174,7 @@ impl Requests<'_> {
         let bottom_diffs: Vec<Diff> = (node.bottoms.iter().zip(&node.propagates))
             .map(|(&bottom, &wanted)| wanted.map(|accumulate| (layout.diff(bottom, at), accumulate)))
             .collect();
-        let param_diffs: Vec<Diff> = (node.params.iter().zip(&node.param_accumulate))
+        let param_diffs: Vec<Diff> = (node.used_params.iter().zip(&node.param_accumulate))
             .filter(|&(&param, _)| graph.params[param].declaration.learned)
             .map(|(&param, &first)| {
                 let accumulate = if first == Accumulate::Add { first } else { accumulate };

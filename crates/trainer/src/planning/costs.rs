@@ -143,7 +143,7 @@ fn moved(graph: &Graph, node: &Node) -> [u64; 3] {
     let wanted = || bottoms.iter().zip(&node.propagates).filter_map(|(one, how)| Some((one, how.as_ref()?)));
     let dx: u64 = wanted().map(|(bottom, how)| blob(bottom) * writes(how)).sum();
     let weights = node.params.first().map_or(0, |&param| graph.params[param].space().bytes() as u64);
-    let bias = y * u64::from(node.params.len() > 1);
+    let bias = y * u64::from(node.used_params.len() > 1);
     let [forward, backward] = match node.kind {
         // Data come from the host before everything else; in place, a blob has its new shape already.
         _ if bottoms.is_empty() => [0; 2],
@@ -157,6 +157,7 @@ fn moved(graph: &Graph, node: &Node) -> [u64; 3] {
         // Gradients of factors, of each summand and of each copy are passes of their own.
         LayerKind::Scale(_) => [x + y, seen + 2 * y + dx],
         LayerKind::Eltwise(_) => [x + y, seen + wanted().count() as u64 * y + dx],
+        LayerKind::Pooling(_) => [x + y + saved, seen + y + dx + y * node.used_params.len() as u64],
         LayerKind::Split => [2 * y, 3 * y + dx - 2 * x],
         LayerKind::PReLU(_) => [9 * y, 12 * y + dx],
         _ => [x + y + saved, seen + y + dx],

@@ -232,8 +232,9 @@ fn estimates_count_what_passes_read_and_write() {
     // A channel of 64 samples is too large for the caches: it is read for its sums, and then again.
     for (samples, again) in [(64, 1.0), (8, 0.0)] {
         let norms = [
-            (format!("biased Convolution data a {BIASED}"), Some([2.0, 1.0, 2.0])),
-            ("absorbed ReLU a a ".to_owned(), Some([0.0, 3.0, 0.0])),
+            // The ReLU adds the bias, and sums its gradient on the way.
+            (format!("biased Convolution data a {BIASED}"), Some([0.0; 3])),
+            ("adding ReLU a a ".to_owned(), Some([2.0, 3.0, 2.0])),
             (format!("norm BatchNorm a b {AFFINE}"), Some([2.0 + again, 3.0 + 2.0 * again, 2.0])),
             ("gone ReLU b b ".to_owned(), Some([0.0; 3])),
             (format!("plain Convolution b c {CONV}"), Some([0.0; 3])),
@@ -241,9 +242,13 @@ fn estimates_count_what_passes_read_and_write() {
             (format!("sum BatchNorm c d {AFFINE}"), Some([3.0 + again, 5.0 + 2.0 * again, 3.0])),
             ("joined Eltwise d+b e ".to_owned(), None),
             ("by_sign ReLU e e ".to_owned(), Some([0.0; 3])),
-            (format!("next Convolution e f {CONV}"), Some([0.0; 3])),
-            // A byte for each winner.
-            (format!("pool Pooling f end {HALVES}"), Some([1.3125; 3])),
+            (format!("next Convolution e f {BIASED}"), Some([0.0; 3])),
+            // A byte for each winner; and, for the bias, its gradient again.
+            (format!("pool Pooling f g {HALVES}"), Some([1.3125, 1.5625, 1.3125])),
+            (format!("last Convolution g h {BIASED}"), Some([0.0; 3])),
+            // Behind a ReLU moreover where that is above 0.
+            ("inner ReLU h h ".to_owned(), Some([0.0; 3])),
+            (format!("small Pooling h end {HALVES}"), Some([0.328, 0.453, 0.328])),
         ];
         check(samples, &norms);
     }

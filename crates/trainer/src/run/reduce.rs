@@ -136,7 +136,7 @@ fn buckets(net: &Net, layout: &NetLayout, bytes: RangeInclusive<usize>) -> Vec<B
     let mut last = vec![0; layout.params.len()];
     for (at, action) in actions {
         if let Action::Backward(node) = action {
-            net.graph().nodes[*node].params.iter().for_each(|&param| last[param] = at);
+            net.graph().nodes[*node].used_params.iter().for_each(|&param| last[param] = at);
         }
     }
     let gradients = layout.params.iter().zip(last);

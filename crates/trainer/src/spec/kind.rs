@@ -29,15 +29,15 @@ macro_rules! layer_types {
         InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => Plain(InnerProductLayer::new(params));
             "Fully connected"
         ReLU(params: ReluParams), 1..=1, 1..=1 =>
-            Plain(Elementwise(Activation::Relu { slope: params.negative_slope })); "Rectifier"
+            Plain(Elementwise::new(&Activation::Relu { slope: params.negative_slope })); "Rectifier"
         PReLU(params: PReluParams), 1..=1, 1..=1 => Plain(PRelu::new(params)); "Rectifier with learned slopes"
-        ELU(params: EluParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::Elu { alpha: params.alpha }));
+        ELU(params: EluParams), 1..=1, 1..=1 => Plain(Elementwise::new(&Activation::Elu { alpha: params.alpha }));
             "Exponential linear units"
-        Sigmoid(_params: SigmoidParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::Sigmoid));
+        Sigmoid(_params: SigmoidParams), 1..=1, 1..=1 => Plain(Elementwise::new(&Activation::Sigmoid));
             "The logistic function"
-        TanH(_params: TanHParams), 1..=1, 1..=1 => Plain(Elementwise(Activation::TanH)); "The hyperbolic tangent"
+        TanH(_params: TanHParams), 1..=1, 1..=1 => Plain(Elementwise::new(&Activation::TanH)); "The hyperbolic tangent"
         Power(params: PowerParams), 1..=1, 1..=1 =>
-            Plain(Elementwise(Activation::Power { power: params.power, scale: params.scale, shift: params.shift }));
+            Plain(Elementwise::new(&Activation::Power { power: params.power, scale: params.scale, shift: params.shift }));
             "A power of a linear function"
         Pooling(params: PoolingParams), 1..=1, 1..=1 => Plain(Pooling::new(params)); "Maximum or average of windows"
         LRN(params: LrnParams), 1..=1, 1..=1 => Plain(LrnLayer::new(params)); "Local response normalisation"

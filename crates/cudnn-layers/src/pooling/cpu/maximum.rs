@@ -25,11 +25,11 @@ pub(crate) fn forward_max(
     cpu: &Cpu,
     g: &PoolGeometry,
     x: View<'_>,
-    relu: bool,
+    (bias, relu): (Option<View<'_>>, bool),
     y: ViewMut<'_>,
     mask: Option<ViewMut<'_>>,
 ) {
-    let [image, outputs] = plane_lens(g);
+    let ([image, outputs], bias) = (plane_lens(g), bias.map(|bias| bias.host::<f32>()));
     let (x, mask) = (x.host(), mask.map(ViewMut::into_host).unwrap_or_default());
     let mask_len = if mask.is_empty() { 0 } else { outputs * tap_size(g) };
     inlined!(
@@ -42,6 +42,9 @@ pub(crate) fn forward_max(
                 match &mut phases {
                     Some(phases) => dispatch(Maxima { g, phases, x, y, mask }),
                     None => forward_directly(g, x, y, mask),
+                }
+                if let Some(bias) = bias {
+                    y.iter_mut().for_each(|y| *y += bias[plane % g.c]);
                 }
                 if relu {
                     rectify(y, mask);

@@ -8,7 +8,10 @@ use crate::{
     testing::{Running, build},
 };
 use std::{collections::BTreeMap, path::Path};
-use tensor::Device;
+use tensor::{
+    Device,
+    testing::{assert_close, sum_tolerance},
+};
 
 /// A layer `bn` with these fields.
 fn norm(fields: &str) -> String {
@@ -19,8 +22,8 @@ const AFFINE: &str = "batch_norm_param { scale_bias: true eps: 0.01 }";
 
 /// Losses and gradients of three iterations, which agree whether the ReLU over `blob` is in place, where `fused` says
 /// whether it is absorbed, or has a top of its own, where it never is. `before` and `after` are the layers around it;
-/// the latter read `blob`.
-fn same_apart(name: &str, before: &str, blob: &str, after: &str, fused: bool) {
+/// the latter read `blob`. Gradients of biases of these names need not be added up in the same order.
+fn same_but(biases: &[&str], name: &str, [before, blob, after]: [&str; 3], fused: bool) {
     let relu = |top: &str| layer("ReLU", "relu", blob, top);
     let in_place = format!("{before}{}{after}", relu(blob));
     let apart = format!(
@@ -30,9 +33,24 @@ fn same_apart(name: &str, before: &str, blob: &str, after: &str, fused: bool) {
             .replace(&format!("bottom: '{blob}'"), "bottom: 'apart'")
             .replace(&format!("top: '{blob}'"), "top: 'apart'")
     );
-    let (in_place, apart) = (run(&in_place), run(&apart));
+    let (mut in_place, mut apart) = (run(&in_place), run(&apart));
     assert_eq!((in_place.0, apart.0), (usize::from(fused), 0), "{name}");
+    assert_close_biases(biases, &mut in_place, &mut apart);
     assert_same(name, &in_place, &apart);
+}
+
+fn same_apart(name: &str, before: &str, blob: &str, after: &str, fused: bool) {
+    same_but(&[], name, [before, blob, after], fused);
+}
+
+/// Takes these gradients, which are close, away from both.
+fn assert_close_biases(biases: &[&str], one: &mut Outcome, other: &mut Outcome) {
+    for &bias in biases {
+        let [one, other] = [&mut *one, &mut *other].map(|outcome| outcome.2.remove(bias).unwrap());
+        let one: Vec<f32> = one.into_iter().map(f32::from_bits).collect();
+        let other: Vec<f64> = other.into_iter().map(|bits| f32::from_bits(bits).into()).collect();
+        assert_close(&one, &other, sum_tolerance(4 * 6 * 6), bias);
+    }
 }
 
 /// ReLUs that are fused; losses and gradients of three iterations.
@@ -240,18 +258,64 @@ fn a_maximum_pooling_does_the_relu_on_either_side() {
         let pool = layer("Pooling", "pool", bottom, top);
         pool.replace(" }\n", " pooling_param { pool: MAX kernel_size: 3 stride: 2 pad: 1 } }\n")
     };
-    for before in [
-        format!("{DATA}{}", conv("conv", "data")),
-        format!(
-            "{DATA}{}{}",
-            conv("in", "data"),
-            norm(AFFINE).replace("'conv'", "'in'").replace("top: 'bn'", "top: 'conv'")
-        ),
+    let norm = norm(AFFINE).replace("'conv'", "'in'").replace("top: 'bn'", "top: 'conv'");
+    for (before, biases) in [
+        (format!("{DATA}{}", conv("conv", "data")), &["conv.1"][..]),
+        (format!("{DATA}{}{norm}", conv("in", "data")), &[]),
     ] {
         let behind = format!("{}{}", pool("conv", "pool"), head("pool"));
-        same_apart("before", &before, "conv", &behind, true);
-        same_apart("behind", &format!("{before}{}", pool("conv", "pool")), "pool", &head("pool"), true);
+        same_but(biases, "before", [&before, "conv", &behind], true);
+        let before = format!("{before}{}", pool("conv", "pool"));
+        same_but(biases, "behind", [&before, "pool", &head("pool")], true);
     }
+}
+
+/// Names of layers that add the bias of another.
+fn adders(text: &str) -> Vec<String> {
+    let net = build(text).unwrap();
+    let nodes = net.graph().nodes.iter();
+    nodes.filter(|node| node.used_params.len() > node.params.len()).map(|node| node.name.clone()).collect()
+}
+
+#[test]
+fn biases_are_added_by_the_layer_behind() {
+    let pool = "layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool' \
+                pooling_param { kernel_size: 3 stride: 2 } }\n";
+    let first = format!("{DATA}{}", conv("conv", "data"));
+    let apart = format!("{}{}", same("conv", "same"), pool.replace("'conv'", "'same'"));
+    for (fields, biases) in [
+        ("", &["conv.1"][..]),
+        ("param { lr_mult: 0 }", &["conv.1"]),
+        ("param { } param { lr_mult: 0 }", &[]),
+    ] {
+        let first = first.replace("top: 'conv'", &format!("top: 'conv' {fields}"));
+        let text = format!("{first}{pool}{}", head("pool"));
+        assert_eq!(adders(&text), ["pool"]);
+        let (mut behind, mut before) = (run(&text), run(&text.replace(pool, &apart)));
+        assert_close_biases(biases, &mut behind, &mut before);
+        assert_same(fields, &behind, &before);
+    }
+    let relu = |blob: &str| layer("ReLU", "relu", blob, blob);
+    let after = |layers: &str, last: &str| adders(&format!("{first}{layers}{}", head(last)));
+    assert_eq!(after(&relu("conv"), "conv"), ["relu"]);
+    assert_eq!(after(&format!("{}{pool}", relu("conv")), "pool"), ["pool"], "the ReLU goes behind it");
+    let leaky = relu("conv").replace(" }", " relu_param { negative_slope: 0.1 } }");
+    assert!(after(&leaky, "conv").is_empty(), "a slope");
+    assert!(
+        after(&pool.replace("pooling_param {", "pooling_param { pool: AVE"), "pool").is_empty(),
+        "an average"
+    );
+    let read = format!("{pool}{}", layer("Power", "reader", "conv", "copy"));
+    assert!(after(&read, "pool").is_empty(), "another reader");
+    let shared = |name: &str, bottom: &str| {
+        conv(name, bottom)
+            .replace("convolution_param", "param { name: 'w' } param { name: 'b' } convolution_param")
+    };
+    let siamese = format!("{DATA}{}{}{}", shared("conv", "data"), relu("conv"), shared("next", "data"));
+    let both = format!("{siamese}{}{}", sum(["conv", "next"], ""), head("sum"));
+    assert!(adders(&both).is_empty(), "shared with another layer");
+    let rows = ip("rows", "conv", "").replace("num_output: 3", "num_output: 3 axis: 3");
+    assert!(after(&format!("{rows}{}", relu("rows")), "rows").is_empty(), "channels are the last axis");
 }
 
 #[test]
