@@ -20,8 +20,9 @@ pub(super) type Elementwise = Declared<Activation, AxisExtents>;
 
 impl Layer for Elementwise {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        if bottoms[0].rank() > 1 {
-            self.extents = AxisExtents::new(&bottoms[0], 1);
+        let x = &bottoms[0];
+        if x.rank() > 1 {
+            self.extents = AxisExtents::new(x, 1);
         }
         let needs_bottom = self.params.sees_bottom();
         let (needs_top, in_place) = match self.params {
@@ -30,13 +31,7 @@ impl Layer for Elementwise {
             _ => (Need::Values, InPlace::Yes),
         };
         let rectifies = self.params == Activation::RELU;
-        Ok(Declaration {
-            needs_bottom,
-            needs_top,
-            in_place,
-            rectifies,
-            ..Declaration::one(bottoms[0].clone())
-        })
+        Ok(Declaration { needs_bottom, needs_top, in_place, rectifies, ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

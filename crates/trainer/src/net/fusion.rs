@@ -88,8 +88,7 @@ pub(super) fn absorb(graph: &mut Graph, training: bool) -> Vec<String> {
     let mut gone = Vec::new();
     for index in (0..graph.nodes.len()).rev() {
         let node = &graph.nodes[index];
-        let is_max = matches!(&node.kind, LayerKind::Pooling(params) if params.method == PoolingMethod::Max);
-        let pools = is_max && training;
+        let pools = training && matches!(&node.kind, LayerKind::Pooling(p) if p.method == PoolingMethod::Max);
         if !(pools || is_relu(node) && node.absorbed == Absorbed::No) {
             continue;
         }
@@ -131,9 +130,10 @@ fn take_relu(graph: &mut Graph, relu: usize, to: usize, absorbed: Absorbed) {
 /// the order of its layers.
 fn take_bias(graph: &mut Graph, from: usize, to: usize) -> bool {
     let [node, next] = [from, to].map(|node| &graph.nodes[node]);
-    let is_matrix = graph.values[node.tops[0]].shape.rank() == 2;
-    let is_by_channel = matches!(node.kind, LayerKind::Convolution(_))
-        || matches!(node.kind, LayerKind::InnerProduct(_)) && is_matrix;
+    let is_by_channel = match node.kind {
+        LayerKind::InnerProduct(_) => graph.values[node.tops[0]].shape.rank() == 2,
+        _ => matches!(node.kind, LayerKind::Convolution(_)),
+    };
     let &[_, bias] = &node.used_params[..] else { return false };
     let users = graph.nodes.iter().filter(|node| node.used_params.contains(&bias)).count();
     if !is_by_channel || users > 1 || node.backward != next.backward {
@@ -145,8 +145,7 @@ fn take_bias(graph: &mut Graph, from: usize, to: usize) -> bool {
     next.used_params.push(bias);
     next.param_accumulate.extend(accumulate);
     if next.rectify {
-        // What the ReLU makes 0 has no part in the gradient.
-        next.declaration.needs_top = Need::Sign;
+        next.declaration.needs_top = Need::Sign; // what the ReLU makes 0 has no part in the gradient
     }
     true
 }
