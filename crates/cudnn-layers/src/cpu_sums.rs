@@ -161,10 +161,7 @@ fn add_run<L: Lanes, const INPUTS: usize, const COUNT: usize>(
 /// # Safety
 /// Every pointer must be valid for reading sixteen elements.
 #[inline(always)]
-unsafe fn load_next<L: Lanes, const INPUTS: usize>(
-    lanes: L,
-    from: &mut [*const f32; INPUTS],
-) -> [L::V; INPUTS] {
+unsafe fn load_next<L: Lanes, const N: usize>(lanes: L, from: &mut [*const f32; N]) -> [L::V; N] {
     // SAFETY: the caller's promise.
     let values = std::array::from_fn(|input| unsafe { lanes.load_ptr(from[input]) });
     from.iter_mut().for_each(|from| *from = from.wrapping_add(LANES));
@@ -178,16 +175,12 @@ fn add_terms<L: Lanes, const COUNT: usize>(lanes: L, terms: [L::V; COUNT], chain
 
 /// Moves what the chains hold to the totals.
 #[inline(always)]
-fn flush<L: Lanes, const COUNT: usize>(
-    lanes: L,
-    chains: &mut [[L::V; COUNT]; CHAINS],
-    totals: &mut [f64; COUNT],
-) {
+fn flush<L: Lanes, const N: usize>(lanes: L, chains: &mut [[L::V; N]; CHAINS], totals: &mut [f64; N]) {
     for (count, total) in totals.iter_mut().enumerate() {
         let [a, b, c, d] = chains.map(|chain| chain[count]);
         *total += f64::from(tree_sum(lanes.to_array(lanes.add(lanes.add(a, b), lanes.add(c, d)))));
     }
-    *chains = [[lanes.zero(); COUNT]; CHAINS];
+    *chains = [[lanes.zero(); N]; CHAINS];
 }
 
 /// The sum of sixteen values, by halves.

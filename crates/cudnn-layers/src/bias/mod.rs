@@ -31,19 +31,13 @@ pub fn backward(device: &Device, extents: &AxisExtents, y: Option<View<'_>>, dy:
 }
 
 /// The same on the way through the ReLU: `dy` becomes 0 where `y` is not above 0.
-pub fn backward_in_place(
-    device: &Device,
-    extents: &AxisExtents,
-    y: View<'_>,
-    mut dy: ViewMut<'_>,
-    db: Out<'_>,
-) {
-    check(extents, [y, dy.as_view()], &db);
+pub fn backward_in_place(device: &Device, e: &AxisExtents, y: View<'_>, mut dy: ViewMut<'_>, db: Out<'_>) {
+    check(e, [y, dy.as_view()], &db);
     if let Device::Cuda(cuda) = device {
-        return cuda::backward_bias(cuda, extents, (Some(y), Some(dy.numbers())), dy.as_view(), db);
+        return cuda::backward_bias(cuda, e, (Some(y), Some(dy.numbers())), dy.as_view(), db);
     }
     activation::backward(device, Activation::RELU, y, None, dy.reborrow().replaced());
-    backward(device, extents, None, dy.as_view(), db);
+    backward(device, e, None, dy.as_view(), db);
 }
 
 fn check(extents: &AxisExtents, blobs: [View<'_>; 2], db: &Out<'_>) {

@@ -32,31 +32,22 @@ impl ConvBackend {
     ///
     /// # Errors
     /// The kernel is no convolution, or cuDNN fails.
-    pub fn candidates(
-        &self,
-        kernel: &KernelId,
-        micro_batch: u32,
-    ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-        let geometry = super::geometry(&kernel.shape, micro_batch);
-        self.all(kernel.op, geometry, (super::format(kernel), kernel.math), None)
+    pub fn candidates(&self, id: &KernelId, micro_batch: u32) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
+        let geometry = super::geometry(&id.shape, micro_batch);
+        self.all(id.op, geometry, (super::format(id), id.math), None)
     }
 
     /// The algorithm called `name` for `op` on `geometry`, in the device's format.
     ///
     /// # Errors
     /// There is none that applies; or as for [`ConvBackend::candidates`].
-    pub fn find(
-        &self,
-        op: ConvOp,
-        geometry: ConvGeometry,
-        name: &str,
-    ) -> Result<Arc<dyn Convolver>, ConvError> {
+    pub fn find(&self, op: ConvOp, g: ConvGeometry, name: &str) -> Result<Arc<dyn Convolver>, ConvError> {
         let format = match self {
             Self::Cudnn(_, cuda) => cuda.format(),
             Self::Cpu(_) => Format::F32,
         };
-        let found = self.all(op, geometry, (format, Math::Tf32), Some(name))?.pop();
-        let unknown = || format!("this device has no algorithm {name} for {op} of {geometry:?}");
+        let found = self.all(op, g, (format, Math::Tf32), Some(name))?.pop();
+        let unknown = || format!("this device has no algorithm {name} for {op} of {g:?}");
         found.ok_or_else(|| ConvError::Refused(unknown()))
     }
 

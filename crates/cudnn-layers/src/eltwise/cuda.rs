@@ -30,15 +30,9 @@ impl Inputs {
     }
 }
 
-pub(super) fn forward(
-    cuda: &Cuda,
-    combination: Combination<'_>,
-    inputs: &[View<'_>],
-    relu: bool,
-    y: ViewMut<'_>,
-) {
+pub(super) fn forward(cuda: &Cuda, how: Combination<'_>, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
     let (len, place) = (y.len(), of_inputs(inputs, y.as_view()));
-    let (function, coefficients): (_, &[f32]) = match combination {
+    let (function, coefficients): (_, &[f32]) = match how {
         Combination::Sum(coefficients) => ("sum", coefficients),
         Combination::Product => ("product", &[]),
         Combination::Maximum => ("maximum", &[]),
@@ -61,7 +55,7 @@ fn of_inputs(inputs: &[View<'_>], output: View<'_>) -> usize {
 
 pub(super) fn backward(
     cuda: &Cuda,
-    combination: Combination<'_>,
+    how: Combination<'_>,
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
@@ -69,7 +63,7 @@ pub(super) fn backward(
 ) {
     let (len, add, place) = (dy.len(), add(dx.accumulate), of_inputs(&[dy], dx.to.as_view()));
     let (gradient, to) = (dy.numbers(), dx.to.numbers());
-    let function = match combination {
+    let function = match how {
         Combination::Sum(a) => {
             // SAFETY: `scaled(float coefficient, const real* x, real* y, int add, u64 len)`; the contract has checked
             // the lengths.

@@ -35,20 +35,14 @@ pub enum Combination<'a> {
 /// # Panics
 /// If there is no input, the numbers of inputs and coefficients differ, or lengths differ; if there is a ReLU after
 /// something else than a sum.
-pub fn forward(
-    device: &Device,
-    combination: Combination<'_>,
-    inputs: &[View<'_>],
-    relu: bool,
-    y: ViewMut<'_>,
-) {
+pub fn forward(device: &Device, how: Combination<'_>, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
     assert!(!inputs.is_empty(), "an element-wise operation has inputs");
     check(inputs, y.len());
-    match combination {
+    match how {
         Combination::Sum(a) => assert_eq!(inputs.len(), a.len(), "one coefficient per input"),
         Combination::Product | Combination::Maximum => assert!(!relu, "a ReLU is fused with a sum only"),
     }
-    on_device!(device, forward(combination, inputs, relu, y));
+    on_device!(device, forward(how, inputs, relu, y));
 }
 
 /// `dx (+)=` the gradient with respect to the input numbered `index`. A sum's does not look at `inputs`.
@@ -57,14 +51,14 @@ pub fn forward(
 /// If there is no such input or lengths differ.
 pub fn backward(
     device: &Device,
-    combination: Combination<'_>,
+    how: Combination<'_>,
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
     dx: Out<'_>,
 ) {
     check(&[dy], dx.to.len());
-    let count = match combination {
+    let count = match how {
         Combination::Sum(coefficients) => coefficients.len(),
         Combination::Product | Combination::Maximum => {
             check(inputs, dy.len());
@@ -72,7 +66,7 @@ pub fn backward(
         }
     };
     assert!(index < count, "input {index} of {count}");
-    on_device!(device, backward(combination, inputs, index, dy, dx));
+    on_device!(device, backward(how, inputs, index, dy, dx));
 }
 
 fn check(inputs: &[View<'_>], len: usize) {

@@ -50,15 +50,9 @@ pub fn forward_max(
 }
 
 /// `dx (+)= dy` at the `winners` that [`forward_max`] saved, 0 elsewhere.
-pub fn backward_max(
-    device: &Device,
-    geometry: &PoolGeometry,
-    mut winners: View<'_>,
-    dy: View<'_>,
-    dx: Out<'_>,
-) {
-    check(geometry, dx.to.len(), dy.len());
-    on_device!(device, backward_max(geometry, winners.take(Format::U8, mask(geometry).bytes()), dy, dx));
+pub fn backward_max(device: &Device, g: &PoolGeometry, mut winners: View<'_>, dy: View<'_>, dx: Out<'_>) {
+    check(g, dx.to.len(), dy.len());
+    on_device!(device, backward_max(g, winners.take(Format::U8, mask(g).bytes()), dy, dx));
 }
 
 /// `y = average over windows of x`.

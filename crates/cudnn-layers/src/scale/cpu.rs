@@ -58,21 +58,13 @@ pub(super) fn backward_affine(
     );
 }
 
-pub(crate) fn backward_bias(
-    cpu: &Cpu,
-    extents: &AxisExtents,
-    y: Option<View<'_>>,
-    dy: View<'_>,
-    db: Out<'_>,
-) {
+pub(crate) fn backward_bias(cpu: &Cpu, e: &AxisExtents, y: Option<View<'_>>, dy: View<'_>, db: Out<'_>) {
     let (y, dy, (db, accumulate)) = (y.map(|y| y.host::<f32>()), dy.host::<f32>(), db.into_host());
-    let run = items_per_task(extents.per_index());
-    inlined!(for_each_run(cpu, extents.axis, run, [db]), |channels, [db]| for (channel, db) in
-        channels.zip(db)
-    {
-        let places = (0..extents.outer).flat_map(|sample| extents.plane(sample, channel));
+    let run = items_per_task(e.per_index());
+    inlined!(for_each_run(cpu, e.axis, run, [db]), |channels, [db]| for (channel, db) in channels.zip(db) {
+        let places = (0..e.outer).flat_map(|sample| e.plane(sample, channel));
         let sum: f64 = match y {
-            None if extents.inner > 1 => channel_sums(extents, channel, [dy], Itself)[0],
+            None if e.inner > 1 => channel_sums(e, channel, [dy], Itself)[0],
             _ => places.filter(|&i| y.is_none_or(|y| y[i] > 0.0)).map(|i| f64::from(dy[i])).sum(),
         };
         put(accumulate, db, sum as f32);

@@ -103,13 +103,8 @@ impl Slope {
 }
 
 /// Steps for every element of `param`: the gradient, what is kept of it, the weight.
-fn with_one(
-    cpu: &Cpu,
-    slope: Slope,
-    param: &mut ParamUpdate<'_>,
-    step: impl Fn(f32, &mut f32, &mut f32) + Sync,
-) {
-    let ParamUpdate { dw, history, w, .. } = param;
+fn with_one(cpu: &Cpu, slope: Slope, p: &mut ParamUpdate<'_>, step: impl Fn(f32, &mut f32, &mut f32) + Sync) {
+    let ParamUpdate { dw, history, w, .. } = p;
     let dw = dw.host::<f32>();
     inlined!(for_each_element_run(cpu, [history.host(), w.host()]), |range, [h, w]| {
         for ((h, w), &dw) in h.iter_mut().zip(w).zip(&dw[range]) {

@@ -182,18 +182,13 @@ pub(super) fn offer_loss(cuda: &Cuda, mut state: ViewMut<'_>) {
     unsafe { launch!(cuda, "offer_loss", Grid::line(1, 1), [state, fault]) };
 }
 
-pub(super) fn add_losses(
-    cuda: &Cuda,
-    losses: &[Loss<'_>],
-    mut state: ViewMut<'_>,
-    mut accumulate: Accumulate,
-) {
+pub(super) fn add_losses(cuda: &Cuda, losses: &[Loss<'_>], mut state: ViewMut<'_>, mut how: Accumulate) {
     let state = Arg::Address(state.address::<u8>());
     for &(loss, weight) in losses {
-        let add = add(accumulate);
+        let add = add(how);
         // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has
         // `len`.
         unsafe { launch!(cuda, "add_loss", Grid::line(1, 1), [loss, loss.len(), &weight, state, add]) };
-        accumulate = Accumulate::Add;
+        how = Accumulate::Add;
     }
 }

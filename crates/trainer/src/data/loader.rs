@@ -149,9 +149,7 @@ impl Loader {
         let Self { source, device, position, direct, .. } = self;
         direct.position = *position;
         Staging::default().fill(device, data, |data| match labels {
-            Some(labels) => {
-                Staging::default().fill(device, labels, |labels| source.fill(direct, data, labels))
-            }
+            Some(labels) => Staging::default().fill(device, labels, |to| source.fill(direct, data, to)),
             // Of a layer without a top for labels.
             None => source.fill(direct, data, &mut zeroed(source.options.mini_batch)?),
         })

@@ -26,11 +26,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts a thread that fills mini-batches from `position` on, in memory of `device`.
-    pub(super) fn start(
-        source: &Arc<BatchSource>,
-        device: &Device,
-        position: u64,
-    ) -> Result<Self, DataError> {
+    pub(super) fn start(source: &Arc<BatchSource>, device: &Device, from: u64) -> Result<Self, DataError> {
         let buffers = source.options.prefetch;
         let (empty, empties) = sync_channel::<Staged>(buffers);
         let (fulls, filled) = sync_channel(buffers);
@@ -42,7 +38,7 @@ impl Worker {
         let pool = source.dataset.is_decoded().then(|| ThreadPoolBuilder::new().build());
         let pool = pool.transpose().map_err(|error| DataError::Thread(io::Error::other(error)))?;
         let work = move || {
-            let mut cursor = source.cursor(position);
+            let mut cursor = source.cursor(from);
             while let Ok(mut buffer) = empties.recv() {
                 let mut fill = || source.stage(&mut cursor, &mut buffer);
                 let filling = match &pool {

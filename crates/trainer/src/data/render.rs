@@ -48,10 +48,7 @@ pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result
         return Err(DataError::Invalid(reason));
     }
     if out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(DataError::at(
-            out.display(),
-            "is not empty, and images would be mixed with what is there",
-        ));
+        return Err(DataError::at(out.display(), "is not empty, and images would mix with what is there"));
     }
     let folders: Vec<PathBuf> = (0..set.classes).map(|class| out.join(set.class_name(class))).collect();
     for folder in &folders {

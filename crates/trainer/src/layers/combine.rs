@@ -36,13 +36,9 @@ impl Layer for Eltwise {
         {
             *coefficients = vec![1.0; bottoms.len()];
         }
-        Ok(Declaration {
-            tops: vec![bottoms[0].clone()],
-            gradients: vec![true; bottoms.len()],
-            needs_bottom: !is_sum,
-            absorbs: if is_sum { Absorbed::Forward } else { Absorbed::No },
-            ..Declaration::default()
-        })
+        let absorbs = if is_sum { Absorbed::Forward } else { Absorbed::No };
+        let (gradients, top) = (vec![true; bottoms.len()], Declaration::one(bottoms[0].clone()));
+        Ok(Declaration { gradients, needs_bottom: !is_sum, absorbs, ..top })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
@@ -53,9 +49,9 @@ impl Layer for Eltwise {
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let dy = io.top_diff();
         for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
-            let Some(dx) = dx else { continue };
-            let combination = self.combination();
-            eltwise::backward(device, combination, &io.bottoms, index, dy, dx);
+            if let Some(dx) = dx {
+                eltwise::backward(device, self.combination(), &io.bottoms, index, dy, dx);
+            }
         }
         Ok(())
     }
@@ -199,11 +195,8 @@ pub(super) struct Split {
 
 impl Layer for Split {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        Ok(Declaration {
-            tops: vec![bottoms[0].clone(); self.tops],
-            gradients: vec![true],
-            ..Declaration::default()
-        })
+        let tops = vec![bottoms[0].clone(); self.tops];
+        Ok(Declaration { tops, gradients: vec![true], ..Declaration::default() })
     }
 
     fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {

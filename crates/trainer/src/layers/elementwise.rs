@@ -16,17 +16,14 @@ use tensor::{AxisOrder, Device, Format, TensorType, View};
 
 /// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign, and there adds the bias of
 /// the layer before if that is left to it.
-pub(super) type Elementwise = Declared<Activation, Option<TensorType>>;
-
-impl Elementwise {
-    fn channels(&self) -> AxisExtents {
-        AxisExtents::new(self.extents.as_ref().expect("a layer is declared before it is used"), 1)
-    }
-}
+pub(super) type Elementwise = Declared<Activation, AxisExtents>;
 
 impl Layer for Elementwise {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        self.extents = Some(bottoms[0].clone());
+        let x = &bottoms[0];
+        if x.rank() > 1 {
+            self.extents = AxisExtents::new(x, 1);
+        }
         let needs_bottom = self.params.sees_bottom();
         let (needs_top, in_place) = match self.params {
             _ if needs_bottom => (Need::Nothing, InPlace::No),
@@ -34,19 +31,13 @@ impl Layer for Elementwise {
             _ => (Need::Values, InPlace::Yes),
         };
         let rectifies = self.params == Activation::RELU;
-        Ok(Declaration {
-            needs_bottom,
-            needs_top,
-            in_place,
-            rectifies,
-            ..Declaration::one(bottoms[0].clone())
-        })
+        Ok(Declaration { needs_bottom, needs_top, in_place, rectifies, ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let y = io.tops.remove(0);
         match io.params.first() {
-            Some(&b) => bias::forward_in_place(device, &self.channels(), b, true, y),
+            Some(&b) => bias::forward_in_place(device, &self.extents, b, true, y),
             None => activation::forward(device, self.params, io.bottoms.first().copied(), y),
         }
         Ok(())
@@ -57,7 +48,7 @@ impl Layer for Elementwise {
         let dy = io.top_diffs.first().map(|_| io.top_diff());
         let seen = if self.params.sees_bottom() { io.bottoms[0] } else { io.tops[0] };
         match io.param_diffs.pop().flatten() {
-            Some(db) => bias::backward_in_place(device, &self.channels(), seen, dx.to, db),
+            Some(db) => bias::backward_in_place(device, &self.extents, seen, dx.to, db),
             None => activation::backward(device, self.params, seen, dy, dx),
         }
         Ok(())

@@ -32,12 +32,8 @@ impl BatchNorm {
     }
 
     fn norm<'a>(&self, params: &[View<'a>], relu: bool) -> batch_norm::BatchNorm<'a> {
-        batch_norm::BatchNorm {
-            extents: self.extents,
-            statistics: self.statistics,
-            affine: affine(params),
-            relu,
-        }
+        let &Self { extents, statistics, .. } = self;
+        batch_norm::BatchNorm { extents, statistics, affine: affine(params), relu }
     }
 }
 
@@ -54,8 +50,8 @@ impl Layer for BatchNorm {
         if self.statistics == Statistics::Batch && extents.per_index() < 2 {
             return Err("one value per channel has no variance; use a larger mini-batch".to_owned());
         }
-        self.extents = extents;
         let channels = extents.axis;
+        self.extents = extents;
         let blob =
             |len, filler, learned| ParamDeclaration { shape: TensorType::f32(&[len]), filler, learned };
         let state = |len| blob(len, Filler::constant(0.0), false);
@@ -101,8 +97,7 @@ impl Layer for BatchNorm {
         let gradients = affine_gradients(io.param_diffs);
         let unwanted = || io.scratch.take(x.format(), x.len()).replaced();
         let dx = io.bottom_diffs.remove(0).unwrap_or_else(unwanted);
-        let norm = self.norm(&io.params, io.rectify);
-        let y = io.tops.first().copied();
+        let (norm, y) = (self.norm(&io.params, io.rectify), io.tops.first().copied());
         let added = io.bottom_diffs.pop().map(|gradient| Added { y, gradient });
         batch_norm::backward(device, &norm, x, io.saved, dy, dx, gradients, added);
         Ok(())

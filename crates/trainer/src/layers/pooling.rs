@@ -33,11 +33,9 @@ impl Layer for Pooling {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (g, x, y) = (self.geometry(), io.bottoms[0], io.tops.remove(0));
+        let behind = (io.params.first().copied(), io.rectify);
         match self.params.method {
-            PoolingMethod::Max => {
-                let bias = io.params.first().copied();
-                pooling::forward_max(device, &g, x, (bias, io.rectify), y, Some(io.saved));
-            }
+            PoolingMethod::Max => pooling::forward_max(device, &g, x, behind, y, Some(io.saved)),
             PoolingMethod::Average => pooling::forward_average(device, &g, x, y),
         }
         Ok(())

@@ -67,9 +67,7 @@ impl Layer for SoftmaxWithLoss {
         let extents = classes(&bottoms[0], self.axis)?;
         check_labels(&extents, bottoms)?;
         if self.weights[1..].iter().any(|&weight| weight != 0.0) {
-            return Err(
-                "the probabilities are no loss: the loss_weight of the second top must be 0".to_owned()
-            );
+            return Err("the probabilities are no loss: the second top's loss_weight must be 0".to_owned());
         }
         self.extents = extents;
         Ok(Declaration {

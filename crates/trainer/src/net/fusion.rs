@@ -78,85 +78,74 @@ fn is_free(layer: &LayerSpec) -> bool {
     layer.propagate_down.is_empty() && layer.loss_weights.is_empty()
 }
 
-/// Leaves to a maximum pooling, while `training`, what commutes with it and is less work behind it: a ReLU in place that
-/// only it reads, and the bias of a convolution. (Rounding a sum changes no order: the maximum is the same.) Other biases
-/// are left to a ReLU in place behind them. So a bias is no pass of its own, and neither is the sum of its gradient, or
-/// one over the pooled. Returns the names of blobs that are without one of these.
-pub(super) fn leave_to_next(graph: &mut Graph, training: bool) -> Vec<String> {
+/// Lets layers do what ReLUs in place and biases do before or behind them, in the same pass over memory:
+/// * a maximum pooling, while `training`, the ReLU and the bias of the convolution before it, which commute with it (the
+///   order of sums is that of their roundings) and are less work behind it; the blob is without them: returns its name,
+/// * whatever layer can, as far as it can, the ReLU that follows; one whose backward pass is absorbed need not see its top
+///   again,
+/// * a ReLU the bias of a convolution or an inner product before it.
+pub(super) fn absorb(graph: &mut Graph, training: bool) -> Vec<String> {
     let mut gone = Vec::new();
     for index in (0..graph.nodes.len()).rev() {
-        let kind = &graph.nodes[index].kind;
-        let pools =
-            training && matches!(kind, LayerKind::Pooling(params) if params.method == PoolingMethod::Max);
-        let mut before = only_before(graph, index).filter(|_| pools || is_relu(&graph.nodes[index]));
-        let relu = before.filter(|&before| pools && is_relu(&graph.nodes[before]));
-        if let Some(relu) = relu {
-            graph.nodes[relu].absorbed = Absorbed::Both;
-            graph.nodes[relu].declaration.needs_top = Need::Nothing;
-            graph.nodes[index].rectify = true;
-            before = only_before(graph, relu);
+        let node = &graph.nodes[index];
+        let pools = training && matches!(&node.kind, LayerKind::Pooling(p) if p.method == PoolingMethod::Max);
+        if !(pools || is_relu(node) && node.absorbed == Absorbed::No) {
+            continue;
         }
-        let bias = before.and_then(|before| take_bias(graph, before, index));
-        if pools && (relu, bias) != (None, None) {
-            gone.push(graph.values[graph.nodes[index].bottoms[0]].name.clone());
+        let blob = &graph.values[node.bottoms[0]];
+        let (mut before, is_alone, name) = (blob.producer, blob.consumers.len() == 1, blob.name.clone());
+        let relu = &graph.nodes[before];
+        let takes_relu = pools && is_alone && is_relu(relu);
+        if takes_relu {
+            let below = graph.values[relu.bottoms[0]].producer;
+            take_relu(graph, before, index, Absorbed::Both);
+            before = below;
+        } else if !pools {
+            take_relu(graph, index, before, relu.declaration.absorbs);
         }
-        if pools && bias.is_some() {
-            // Where a ReLU makes 0 of the maximum, the bias has no gradient.
-            let declared = &mut graph.nodes[index].declaration;
-            declared.absorbs = Absorbed::BothBySign;
-            declared.needs_top = if relu.is_some() { Need::Sign } else { Need::Nothing };
+        if (is_alone && take_bias(graph, before, index) || takes_relu) && pools {
+            gone.push(name);
         }
     }
     gone
-}
-
-/// What writes the first bottom of node `index`, if that alone reads it.
-fn only_before(graph: &Graph, index: usize) -> Option<usize> {
-    let value = &graph.values[*graph.nodes[index].bottoms.first()?];
-    (value.consumers.len() == 1).then_some(value.producer)
 }
 
 fn is_relu(node: &Node) -> bool {
     node.in_place && node.declaration.rectifies
 }
 
-/// Has node `to` add the bias of node `from`, if it has one for each channel of its top. That of a shared bias is left
-/// where it is: its gradients arrive in the order of its layers.
-fn take_bias(graph: &mut Graph, from: usize, to: usize) -> Option<usize> {
-    let (node, top) = (&graph.nodes[from], &graph.values[graph.nodes[to].bottoms[0]].shape);
-    let is_conv = matches!(node.kind, LayerKind::Convolution(_));
-    let is_by_channel = is_conv || matches!(node.kind, LayerKind::InnerProduct(_)) && top.rank() == 2;
-    let &[_, bias] = &node.used_params[..] else { return None };
-    let users = graph.nodes.iter().filter(|node| node.used_params.contains(&bias)).count();
-    if !is_by_channel || users > 1 || node.backward != graph.nodes[to].backward {
-        return None;
+/// Has node `to` do so much of node `relu`.
+fn take_relu(graph: &mut Graph, relu: usize, to: usize, absorbed: Absorbed) {
+    graph.nodes[to].rectify = absorbed != Absorbed::No;
+    graph.nodes[relu].absorbed = absorbed;
+    if absorbed.is_backward() {
+        let need = std::mem::take(&mut graph.nodes[relu].declaration.needs_top);
+        if absorbed == Absorbed::BothBySign {
+            graph.nodes[to].declaration.needs_top = need;
+        }
     }
-    let accumulate = graph.nodes[from].param_accumulate.pop();
-    graph.nodes[from].used_params.pop();
-    graph.nodes[to].param_accumulate.extend(accumulate);
-    graph.nodes[to].used_params.push(bias);
-    Some(bias)
 }
 
-/// Lets every layer absorb the ReLU that follows it in place, as far as it can.
-///
-/// An in-place ReLU is its input's only reader, so fusing it changes no observable value. A ReLU
-/// whose backward pass is absorbed need not see its top again.
-pub(super) fn absorb_relus(graph: &mut Graph) {
-    for index in 0..graph.nodes.len() {
-        let node = &graph.nodes[index];
-        if !is_relu(node) || node.absorbed != Absorbed::No {
-            continue;
-        }
-        let before = graph.values[node.bottoms[0]].producer;
-        let absorbed = graph.nodes[before].declaration.absorbs;
-        graph.nodes[before].rectify = absorbed != Absorbed::No;
-        graph.nodes[index].absorbed = absorbed;
-        if absorbed.is_backward() {
-            let need = std::mem::replace(&mut graph.nodes[index].declaration.needs_top, Need::Nothing);
-            if absorbed == Absorbed::BothBySign {
-                graph.nodes[before].declaration.needs_top = need;
-            }
-        }
+/// Has node `to` add the bias of node `from`, if that has one for each channel. A shared one's gradients have to come in
+/// the order of its layers.
+fn take_bias(graph: &mut Graph, from: usize, to: usize) -> bool {
+    let [node, next] = [from, to].map(|node| &graph.nodes[node]);
+    let is_by_channel = match node.kind {
+        LayerKind::InnerProduct(_) => graph.values[node.tops[0]].shape.rank() == 2,
+        _ => matches!(node.kind, LayerKind::Convolution(_)),
+    };
+    let &[_, bias] = &node.used_params[..] else { return false };
+    let users = graph.nodes.iter().filter(|node| node.used_params.contains(&bias)).count();
+    if !is_by_channel || users > 1 || node.backward != next.backward {
+        return false;
     }
+    graph.nodes[from].used_params.pop();
+    let accumulate = graph.nodes[from].param_accumulate.pop();
+    let next = &mut graph.nodes[to];
+    next.used_params.push(bias);
+    next.param_accumulate.extend(accumulate);
+    if next.rectify {
+        next.declaration.needs_top = Need::Sign; // what the ReLU makes 0 has no part in the gradient
+    }
+    true
 }

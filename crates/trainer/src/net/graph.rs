@@ -398,13 +398,8 @@ impl<'a> Builder<'a> {
         Ok(params)
     }
 
-    fn param(
-        &mut self,
-        spec: &LayerSpec,
-        index: usize,
-        declared: &ParamDeclaration,
-    ) -> Result<usize, NetError> {
-        let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(index);
+    fn param(&mut self, spec: &LayerSpec, at: usize, declared: &ParamDeclaration) -> Result<usize, NetError> {
+        let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(at);
         if let Some(&param) = shared.as_ref().and_then(|name| self.shared.get(name)) {
             let (owner, own) = (&self.graph.params[param].declaration.shape, &declared.shape);
             if owner != own {
@@ -414,12 +409,12 @@ impl<'a> Builder<'a> {
             }
             return Ok(param);
         }
-        check_size(spec, &format!("parameter {index}"), &declared.shape)?;
+        check_size(spec, &format!("parameter {at}"), &declared.shape)?;
         let id = self.graph.params.len();
         if let Some(name) = &shared {
             self.shared.insert(name.clone(), id);
         }
-        let name = shared.unwrap_or_else(|| format!("{}.{index}", spec.name));
+        let name = shared.unwrap_or_else(|| format!("{}.{at}", spec.name));
         if !self.params.insert(name.clone()) {
             return Err(NetError::layer(spec, format!("another parameter is named '{name}' already")));
         }

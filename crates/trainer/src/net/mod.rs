@@ -85,8 +85,7 @@ impl Net {
             .collect::<Result<Vec<_>, _>>()?;
         let (mut graph, layers) = Graph::build(&spec, layers, options.device.format(), training)?;
         check_labels(&graph, &layers)?;
-        gone.append(&mut fusion::leave_to_next(&mut graph, training));
-        fusion::absorb_relus(&mut graph);
+        gone.append(&mut fusion::absorb(&mut graph, training));
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         let scratch = graph.nodes.iter().map(transient).collect();
         let (name, phase, device) = (spec.name.clone(), spec.state.phase, options.device.clone());

@@ -15,20 +15,14 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Lets `work` measure: on the device itself, or on the GPUs `ordinals`, which are of its model, if there are any.
-    pub(super) fn with_profiler<R>(
-        &mut self,
-        ordinals: &[usize],
-        work: impl FnOnce(&mut dyn Profiler) -> R,
-    ) -> R {
+    /// Lets `run` measure: on the device itself, or on these `gpus`, which are of its model, if there are any.
+    pub(super) fn with_profiler<R>(&mut self, gpus: &[usize], run: impl FnOnce(&mut dyn Profiler) -> R) -> R {
         match self {
-            Source::Profiler(profiler) => work(profiler.as_mut()),
-            Source::Device(device, options) if ordinals.is_empty() => {
-                work(profiler(device, *options).as_mut())
-            }
+            Source::Profiler(profiler) => run(profiler.as_mut()),
+            Source::Device(device, options) if gpus.is_empty() => run(profiler(device, *options).as_mut()),
             Source::Device(device, options) => {
                 let worker = |&ordinal: &usize| worker(device, ordinal, *options);
-                work(&mut ParallelProfiler::new(ordinals.iter().map(worker).collect()))
+                run(&mut ParallelProfiler::new(gpus.iter().map(worker).collect()))
             }
         }
     }

@@ -261,15 +261,10 @@ impl Execution {
     }
 
     /// Does these actions of net number `net`.
-    fn perform(
-        &mut self,
-        net: usize,
-        actions: Range<usize>,
-        batch: &mut MiniBatch<'_>,
-    ) -> Result<(), NetError> {
+    fn perform(&mut self, net: usize, part: Range<usize>, batch: &mut MiniBatch<'_>) -> Result<(), NetError> {
         self.slab.fork()?;
-        for at in actions.clone() {
-            self.act(net, at, actions.start, batch)?;
+        for at in part.clone() {
+            self.act(net, at, part.start, batch)?;
             if let Some(observer) = &mut batch.observer {
                 observer(self.layout.nets[net].places.schedule.actions[at])?;
             }

@@ -58,14 +58,9 @@ pub(crate) fn forward_max(
 #[inline(always)]
 fn rectify(y: &mut [f32], mask: &mut [u8]) {
     let tap_size = mask.len() / y.len().max(1);
-    for (y, tap) in
-        y.iter_mut().zip(mask.chunks_mut(tap_size.max(1))).filter(|(y, _)| y.is_nan() || **y <= 0.0)
-    {
+    for (index, y) in y.iter_mut().enumerate().filter(|(_, y)| y.is_nan() || **y <= 0.0) {
         *y = rectified(true, *y);
-        tap.fill(u8::MAX);
-    }
-    if tap_size == 0 {
-        y.iter_mut().for_each(|y| *y = rectified(true, *y));
+        mask[index * tap_size..][..tap_size].fill(u8::MAX);
     }
 }
 

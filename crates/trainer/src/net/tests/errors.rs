@@ -86,7 +86,7 @@ fn shapes_that_do_not_fit() {
         format!("{DATA}{}", head("data").replace("top: 'loss'", "top: 'l' top: 'p' loss_weight: [1, 1]"));
     refused(
         &probabilities,
-        "layer 'loss': the probabilities are no loss: the loss_weight of the second top must be 0",
+        "layer 'loss': the probabilities are no loss: the second top's loss_weight must be 0",
     );
     let slice = |fields: &str| format!("{DATA}layer {{ name: 's' type: 'Slice' bottom: 'data' {fields} }}");
     let three = "top: 'a' top: 'b' top: 'c'";

@@ -298,7 +298,7 @@ fn biases_are_added_by_the_layer_behind() {
     let relu = |blob: &str| layer("ReLU", "relu", blob, blob);
     let after = |layers: &str, last: &str| adders(&format!("{first}{layers}{}", head(last)));
     assert_eq!(after(&relu("conv"), "conv"), ["relu"]);
-    assert_eq!(after(&format!("{}{pool}", relu("conv")), "pool"), ["pool"], "the ReLU goes behind it");
+    assert_eq!(after(&format!("{}{pool}", relu("conv")), "pool"), ["pool"], "with the ReLU between");
     let leaky = relu("conv").replace(" }", " relu_param { negative_slope: 0.1 } }");
     assert!(after(&leaky, "conv").is_empty(), "a slope");
     assert!(

@@ -100,17 +100,10 @@ impl Tiling {
         split(workspace, [right, left, result])
     }
 
-    fn analyse(
-        &self,
-        cpu: &Cpu,
-        images: &Images,
-        elements: &[f32],
-        spectra: &mut [f32],
-        scratch: &mut [f32],
-    ) {
+    fn analyse(&self, cpu: &Cpu, images: &Images, values: &[f32], spectra: &mut [f32], scratch: &mut [f32]) {
         let spectra = SharedMut::new(spectra);
         cpu.for_each_scratch(self.blocks_of_all(images.blocks()), scratch, |index, scratch| {
-            dispatch(Analyse { tiling: self, images, elements, spectra, index, scratch });
+            dispatch(Analyse { tiling: self, images, elements: values, spectra, index, scratch });
         });
     }
 
