@@ -195,12 +195,11 @@ impl NetPlaces {
         let [(buffers, residences), (_, copies)] =
             [Place::Device, Place::Host].map(|at| schedule.transient(at));
         let is_scratch = |at: usize| matches!(buffers[at], Buffer::Scratch(_));
-        // Placing scratch last may need more, and may need less; with it last, a plan made for a budget of memory fits
-        // that.
-        let by_size = place(&residences, |_| false);
-        let last = place(&residences, is_scratch);
-        let device = if last.len < by_size.len { last } else { by_size };
-        let slab = place(&copies, |_| false);
+        // Placing scratch last may need more, and may need less; a plan that was made for a budget fits it in one of the
+        // two ways.
+        let ways = [false, true].map(|last| place(&residences, |at| last && is_scratch(at), 0));
+        let device = ways.into_iter().min_by_key(|way| way.len).expect("two");
+        let slab = place(&copies, |_| false, 0);
         let mut next = [device.offsets.iter(), slab.offsets.iter()];
         let base = kept.end();
         let mut offset =

@@ -33,12 +33,11 @@ impl Room {
     /// If a kernel is of another net.
     pub fn new(nets: &[Outline], net: usize, kernels: &[Kernel]) -> Self {
         let mut nets: Vec<Outline> = nets.to_vec();
-        let names = nets[net].nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index));
-        let nodes: HashMap<String, usize> = names.collect();
-        let steps: Vec<(usize, usize)> = kernels
-            .iter()
-            .map(|kernel| (nodes[&kernel.name], usize::from(kernel.id.op != ConvOp::Forward)))
-            .collect();
+        let names = nets[net].nodes.iter().map(|node| node.name.clone());
+        let nodes: HashMap<String, usize> = names.zip(0..).collect();
+        let pass = |kernel: &Kernel| usize::from(kernel.id.op != ConvOp::Forward);
+        let steps = kernels.iter().map(|kernel| (nodes[&kernel.name], pass(kernel)));
+        let steps: Vec<(usize, usize)> = steps.collect();
         for &(node, pass) in &steps {
             nets[net].nodes[node].scratch[pass] = Scratch::default();
         }
@@ -62,24 +61,21 @@ impl Headroom for Room {
     }
 
     fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
-        let len = workspace.0.next_multiple_of(ALIGNMENT);
-        let ends = self.holes[kernel].iter().filter(|(first, last)| last - first >= len);
-        let end = ends.map(|(first, _)| first + len).min().expect("the last hole is open");
-        Bytes(self.base + self.end.max(end))
+        Bytes(self.base + self.end.max(lowest_end(&self.holes[kernel], workspace)))
     }
 }
 
 /// Everything but workspaces, in its places.
 pub(crate) struct Beside {
     residences: Vec<Residence>,
-    placement: Placement,
+    pub(crate) placement: Placement,
 }
 
 impl Beside {
     /// As [`ArenaLayout`] places it when scratch goes last.
     pub(crate) fn new(schedule: &Schedule) -> Self {
         let (buffers, residences) = schedule.transient(Place::Device);
-        let placement = place(&residences, |index| matches!(buffers[index], Buffer::Scratch(_)));
+        let placement = place(&residences, |index| matches!(buffers[index], Buffer::Scratch(_)), 0);
         Self { residences, placement }
     }
 
@@ -90,16 +86,9 @@ impl Beside {
         let alive = alive.filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));
         let mut taken: Vec<(u64, u64)> =
             alive.map(|(one, &offset)| (offset, offset + one.bytes.0.next_multiple_of(ALIGNMENT))).collect();
+        taken.extend([(0, 0), (u64::MAX, u64::MAX)]);
         taken.sort_unstable();
-        let (mut holes, mut end) = (Vec::new(), 0);
-        for (first, last) in taken {
-            if first > end {
-                holes.push((end, first));
-            }
-            end = end.max(last);
-        }
-        holes.push((end, u64::MAX));
-        holes
+        taken.windows(2).map(|pair| (pair[0].1, pair[1].0)).filter(|(first, last)| first < last).collect()
     }
 }
 
@@ -107,4 +96,11 @@ impl Beside {
 pub(crate) fn largest(holes: &[(u64, u64)], end: Bytes) -> Bytes {
     let free = |&(first, last): &(u64, u64)| last.min(end.0).saturating_sub(first);
     Bytes(holes.iter().map(free).max().unwrap_or(0) / ALIGNMENT * ALIGNMENT)
+}
+
+/// Where `workspace` ends in the lowest of `holes` that it fits in.
+pub(crate) fn lowest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
+    let len = workspace.0.next_multiple_of(ALIGNMENT);
+    let mut large = holes.iter().filter(|(first, last)| last - first >= len);
+    large.next().expect("the last hole is open").0 + len
 }

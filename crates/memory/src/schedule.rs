@@ -425,9 +425,7 @@ fn forward_uses(outline: &Outline, index: usize, node: usize, saved: Use) -> Vec
 }
 
 fn backward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Use)> {
-    let values = &outline.values;
-    let id = node;
-    let node = &outline.nodes[node];
+    let (id, node, values) = (node, &outline.nodes[node], &outline.values);
     let bottoms = node.bottoms_read().iter();
     let tops = node.tops.iter().filter(|_| node.needs_top);
     let mut uses: Vec<_> =

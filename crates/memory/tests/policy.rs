@@ -28,6 +28,8 @@ fn offloaded(plan: &MemoryPlan) -> u64 {
 fn check(outline: &Outline, costs: &Costs, plan: &MemoryPlan, budget: Bytes) {
     let schedule = Schedule::new(outline, plan.actions.clone()).unwrap();
     assert_eq!(simulate(outline, &schedule, costs, &plan.workspace).total_ms, plan.planned_ms());
+    let again = MemoryPlan::new(outline, costs, plan.actions.clone(), plan.workspace.clone()).unwrap();
+    assert_eq!((again.device, again.host), (plan.device, plan.host));
     assert!(plan.device <= budget && plan.host <= costs.host, "{} of {budget}, {}", plan.device, plan.host);
     assert!(plan.bound_ms <= plan.planned_ms() && plan.timeline.alive.iter().all(|&alive| alive <= budget));
     let json = serde_json::to_string(plan).unwrap();
@@ -324,6 +326,19 @@ fn the_joint_plan_is_never_slower_than_others_or_with_more_memory_and_nearly_as_
         }
         let below = joint(outline, costs, Bytes(least.0 - 256)).unwrap_err();
         assert_eq!(below, floor(outline, costs));
+    }
+}
+
+/// Buffers that are there while memory is shortest lie side by side without gaps.
+#[test]
+fn the_smallest_budget_is_what_is_alive_at_once() {
+    for net in
+        [nets::resnet([1, 1, 1, 1], 64, TF32), nets::resnet([2, 2, 2, 2], 32, FP32), nets::random(1, 30)]
+    {
+        let least = floor(&net.outline, &net.costs).floor;
+        let plan = joint(&net.outline, &net.costs, least).unwrap();
+        check(&net.outline, &net.costs, &plan, least);
+        assert_eq!(plan.timeline.alive.iter().max(), Some(&least));
     }
 }
 

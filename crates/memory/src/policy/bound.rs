@@ -326,13 +326,9 @@ fn base(problem: &Problem<'_>) -> Vec<u64> {
         add(turn + first, turn + last, bytes);
     }
     for tensor in &problem.tensors {
-        match tensor.back {
-            _ if tensor.stays => add(tensor.made, actions, tensor.bytes),
-            Some([first, last]) => {
-                add(tensor.made, tensor.used, tensor.bytes);
-                add(turn + first, turn + last, tensor.bytes);
-            }
-            None => add(tensor.made, tensor.used, tensor.bytes),
+        add(tensor.made, if tensor.stays { actions } else { tensor.used }, tensor.bytes);
+        if let Some([first, last]) = tensor.back.filter(|_| !tensor.stays) {
+            add(turn + first, turn + last, tensor.bytes);
         }
     }
     for (at, sum) in base.iter_mut().enumerate() {

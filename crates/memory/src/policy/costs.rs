@@ -104,8 +104,8 @@ impl Costs {
     /// The workspaces of each node's passes: of the fastest within the limit of a node's pass, or else the least.
     pub(super) fn workspaces(&self, limit: impl Fn(usize, usize) -> Bytes) -> Vec<[Bytes; 2]> {
         let within = |(node, passes): (usize, &[PassCosts; 2])| {
-            [0, 1]
-                .map(|pass| passes[pass].within(limit(node, pass)).map_or(Bytes::ZERO, |cost| cost.workspace))
+            let costs = [0, 1].map(|pass| passes[pass].within(limit(node, pass)));
+            costs.map(|cost| cost.map_or(Bytes::ZERO, |cost| cost.workspace))
         };
         self.nodes.iter().enumerate().map(within).collect()
     }

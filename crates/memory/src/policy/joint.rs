@@ -197,7 +197,7 @@ impl<'a> Search<'a> {
             return;
         }
         let fitting = Fitting::new(problem.outline, problem.costs, carried.actions(problem));
-        let workspace = fitting.workspaces(budget, true);
+        let workspace = (budget > Bytes::ZERO).then(|| fitting.workspaces(budget, true).ok()).flatten();
         let ms = workspace.as_ref().map_or(f64::INFINITY, |workspace| fitting.time_ms(workspace));
         self.found.push((ms, fitting, workspace.unwrap_or_default()));
     }

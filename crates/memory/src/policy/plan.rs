@@ -8,7 +8,7 @@ use crate::{
     layout::ArenaLayout,
     outline::{Outline, Scratch},
     placement::place,
-    room::{Beside, largest},
+    room::{Beside, largest, lowest_end},
     schedule::{Action, Buffer, Place, Residence, Schedule, ScheduleError},
 };
 use planner::{ARENA_ALIGNMENT, Bytes};
@@ -89,6 +89,8 @@ pub(super) struct Fitting<'a> {
     costs: &'a Costs,
     /// Without workspaces.
     schedule: Schedule,
+    /// The same in its places.
+    beside: Beside,
 }
 
 impl<'a> Fitting<'a> {
@@ -97,7 +99,7 @@ impl<'a> Fitting<'a> {
     pub(super) fn new(outline: &'a Outline, costs: &'a Costs, actions: Vec<Action>) -> Self {
         let bare = with_workspace(outline, costs, &vec![[Bytes::ZERO; 2]; outline.nodes.len()]);
         let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
-        Self { outline, costs, schedule }
+        Self { outline, costs, beside: Beside::new(&schedule), schedule }
     }
 
     /// The actions with kernels, by index, and their nodes and passes.
@@ -107,16 +109,21 @@ impl<'a> Fitting<'a> {
         passes.filter_map(move |(at, pass)| Some((at, pass.filter(counts)?)))
     }
 
-    /// What it takes with `workspace`, placed in each of the two ways of [`ArenaLayout`].
-    fn takes(&self, workspace: &[[Bytes; 2]]) -> impl Iterator<Item = Bytes> {
+    /// What it takes with `workspace` in the better of the two ways of [`ArenaLayout`], or no more than `enough`.
+    fn takes(&self, workspace: &[[Bytes; 2]], enough: Bytes) -> Bytes {
+        let ends = self
+            .kernels()
+            .map(|(at, (node, pass))| lowest_end(&self.beside.holes(at), workspace[node][pass]));
+        let last = Bytes(ends.fold(self.beside.placement.len, u64::max));
+        if last <= enough {
+            return last;
+        }
         let (buffers, mut residences) = self.schedule.transient(Place::Device);
         for (at, (node, pass)) in self.kernels() {
             let scratch = buffers.binary_search(&Buffer::Scratch(at)).expect("every pass has some");
             residences[scratch].bytes = workspace[node][pass];
         }
-        let is_scratch = move |index: usize| matches!(buffers[index], Buffer::Scratch(_));
-        let takes = move |last| Bytes(place(&residences, |index| last && is_scratch(index)).len);
-        [false, true].into_iter().map(takes)
+        last.min(Bytes(place(&residences, |_| false, enough.0).len))
     }
 
     /// The fastest workspaces if all that is alive lay without gaps within `limit`, or else the smallest.
@@ -141,14 +148,17 @@ impl<'a> Fitting<'a> {
     /// # Errors
     /// Not even these fit.
     pub(super) fn workspaces(&self, budget: Bytes, fastest: bool) -> Result<Vec<[Bytes; 2]>, BelowFloor> {
-        let fits = |one: &Vec<[Bytes; 2]>| self.takes(one).any(|bytes| bytes <= budget);
+        let fits = |one: &Vec<[Bytes; 2]>| self.takes(one, budget) <= budget;
         if let Some(ideal) = fastest.then(|| self.ideal(budget)).filter(fits) {
             return Ok(ideal);
         }
-        let (beside, least) = (Beside::new(&self.schedule), self.ideal(Bytes::ZERO));
-        let in_holes = self.fastest(|at| largest(&beside.holes(at), budget));
-        let fitting = [in_holes, least.clone()].into_iter().find(fits);
-        fitting.ok_or_else(|| self.below(self.takes(&least).min().unwrap_or_default()))
+        let in_holes = self.fastest(|at| largest(&self.beside.holes(at), budget));
+        if fits(&in_holes) {
+            return Ok(in_holes);
+        }
+        let least = self.ideal(Bytes::ZERO);
+        let takes = self.takes(&least, budget);
+        if takes <= budget { Ok(least) } else { Err(self.below(takes)) }
     }
 
     /// The time of an iteration with `workspace`, in milliseconds.
@@ -173,9 +183,11 @@ impl<'a> Fitting<'a> {
         let alive = simulate::alive(&self.schedule);
         let passes = self.schedule.actions.iter().zip(alive);
         let passes = passes.filter_map(|(action, alive)| Some((alive, action.pass()?.0)));
-        let node =
-            passes.max_by_key(|&(alive, _)| alive).map(|(_, node)| self.outline.nodes[node].name.clone());
-        BelowFloor { floor, node: node.unwrap_or_default() }
+        let most = passes.max_by_key(|&(alive, _)| alive);
+        BelowFloor {
+            floor,
+            node: most.map_or_else(String::new, |most| self.outline.nodes[most.1].name.clone()),
+        }
     }
 }
 
@@ -196,9 +208,8 @@ fn fates(outline: &Outline, schedule: &Schedule) -> Vec<(Buffer, Bytes, Fate)> {
     let turn = turn.unwrap_or(schedule.actions.len());
     let seen = schedule.buffers.iter().filter(|(buffer, residences)| {
         let is_kept = matches!(buffer, Buffer::Data(_) | Buffer::Saved(_));
-        is_kept
-            && residences.last().is_some_and(|last| last.last >= turn)
-            && residences[0].bytes > Bytes::ZERO
+        let is_back = residences.last().is_some_and(|last| last.last >= turn);
+        is_kept && is_back && residences[0].bytes > Bytes::ZERO
     });
     let fate = |(buffer, residences): &(Buffer, Vec<Residence>)| {
         let fate = match residences.len() {

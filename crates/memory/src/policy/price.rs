@@ -57,10 +57,7 @@ impl<'a> Price<'a> {
         let turn = problem.turn();
         let byte: Vec<f64> = prices.memory.iter().map(|price| price / capacity as f64).collect();
         let mut bytes = vec![0.0];
-        bytes.extend(byte.iter().scan(0.0, |sum, price| {
-            *sum += price;
-            Some(*sum)
-        }));
+        byte.iter().for_each(|price| bytes.push(bytes[bytes.len() - 1] + price));
         let mut copy: Vec<f64> = prices.copies.iter().map(|price| price / problem.unlimited_ms).collect();
         (0..turn).rev().for_each(|at| copy[at] += copy[at + 1]);
         (turn + 2..copy.len()).for_each(|at| copy[at] += copy[at - 1]);

@@ -77,18 +77,15 @@ impl<'a> Problem<'a> {
         let turn = forward.len();
         let diffs = plain.buffers.iter().filter(|(buffer, _)| matches!(buffer, Buffer::Diff(_)));
         let diffs = diffs.flat_map(|(_, residences)| residences);
-        let diffs =
-            diffs.map(|one| (arena_bytes(one.bytes.0), [one.first - turn, one.last - turn])).collect();
+        let diffs = diffs.map(|one| (arena_bytes(one.bytes.0), [one.first - turn, one.last - turn]));
         let scratch = |(node, passes): (&OutlineNode, &[PassCosts; 2])| {
-            [0, 1].map(|pass| match passes[pass].front.is_empty() {
-                true => arena_bytes(node.scratch[pass].transient().0),
-                false => 0,
-            })
+            let bytes = [0, 1].map(|pass| arena_bytes(node.scratch[pass].transient().0));
+            [0, 1].map(|pass| if passes[pass].front.is_empty() { bytes[pass] } else { 0 })
         };
         let mut problem = Self {
             forward,
             backward,
-            diffs,
+            diffs: diffs.collect(),
             tensors: vec![],
             units: vec![],
             scratch: outline.nodes.iter().zip(&costs.nodes).map(scratch).collect(),

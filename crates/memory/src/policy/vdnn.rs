@@ -78,10 +78,8 @@ pub fn vdnn_dyn<E>(
     mut plan: impl FnMut(Offloading, Algorithms) -> Result<MemoryPlan, E>,
 ) -> Result<MemoryPlan, E> {
     let last = plan(Offloading::All, Algorithms::LeastMemory)?;
-    Ok(TRIALS
-        .into_iter()
-        .find_map(|(offloading, algorithms)| plan(offloading, algorithms).ok())
-        .unwrap_or(last))
+    let fits = TRIALS.into_iter().find_map(|(offloading, algorithms)| plan(offloading, algorithms).ok());
+    Ok(fits.unwrap_or(last))
 }
 
 /// The layers in the order of their forward passes, and what each offloads.
