@@ -13,7 +13,7 @@ pub struct Placement {
 }
 
 /// So many buffers are placed once more at most, to find a better order.
-const AGAIN: usize = 7500;
+const AGAIN: usize = 5000;
 
 /// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all
 /// others. Of the same few orders, tried in turn, the first counts with which those others take no more than `enough`,

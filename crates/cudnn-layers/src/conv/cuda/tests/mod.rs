@@ -348,7 +348,8 @@ fn profiling_measures_what_runs_and_what_is_asked_for() {
     let tf32 = KernelId { math: Math::Tf32, ..kernel };
     let in_tf32 = names(&profiler.measure(&Request::all(tf32, 3)).unwrap());
     let lasting = |names: &[String], in_tf32: bool| -> Vec<String> {
-        let names = names.iter().filter(|name| !name.starts_with("ENG") && name.ends_with("_TF32") == in_tf32);
+        let names =
+            names.iter().filter(|name| !name.starts_with("ENG") && name.ends_with("_TF32") == in_tf32);
         names.cloned().collect()
     };
     // Whatever is allowed to the engines: the others, and their like in TF32.
