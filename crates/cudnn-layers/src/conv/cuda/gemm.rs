@@ -8,7 +8,7 @@ use crate::{
     lowering::{col2im, im2col, sum_terms},
 };
 use planner::{Bytes, Math};
-use tensor::{ConvGeometry, Format, Out, View, ViewMut, cuda::Cuda};
+use tensor::{ConvGeometry, Format, Out, View, ViewMut, cuda::Cuda, geometry::elements};
 
 /// The names, and how exact they are.
 pub(super) const NAMES: [(&str, Kind); 2] =
@@ -33,8 +33,10 @@ impl GemmConvolver {
         math: Math,
         name: Option<&str>,
     ) -> Vec<Self> {
-        let ConvGeometry { h, w, pad, groups, .. } = geometry;
-        let is_small = [h + 2 * pad[0], w + 2 * pad[1]].map(i32::try_from).iter().all(Result::is_ok);
+        let ConvGeometry { n, c, h, w, k, r, s, pad, groups, .. } = geometry;
+        let (matrices, terms) = ([n, c, r, s, geometry.out_h(), geometry.out_w()], [n, k, c, r, s]);
+        let is_small = [h + 2 * pad[0], w + 2 * pad[1]].map(i32::try_from).iter().all(Result::is_ok)
+            && elements(&matrices).and(elements(&terms)).is_some();
         let applies = format == Format::F32 && groups == 1 && is_small;
         let is_asked_for = |&(one, kind): &(&str, Kind)| match name {
             Some(name) => name == one,
