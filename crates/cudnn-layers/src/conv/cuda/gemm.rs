@@ -38,11 +38,8 @@ impl GemmConvolver {
         let is_small = [h + 2 * pad[0], w + 2 * pad[1]].map(i32::try_from).iter().all(Result::is_ok)
             && elements(&matrices).and(elements(&terms)).is_some();
         let applies = format == Format::F32 && groups == 1 && is_small;
-        let is_asked_for = |&(one, kind): &(&str, Kind)| match name {
-            Some(name) => name == one,
-            None => kind != Kind::Tf32 || math == Math::Tf32,
-        };
-        let made = NAMES.into_iter().filter(|one| applies && is_asked_for(one)).map(|(name, kind)| {
+        let asked = NAMES.into_iter().filter(|(own, kind)| applies && kind.is_asked_for(own, math, name));
+        let made = asked.map(|(name, kind)| {
             let facts = Facts {
                 name: name.to_owned(),
                 geometry,

@@ -16,7 +16,6 @@ use crate::{
 use convolver::EngineConvolver;
 use engines::{Search, refused};
 use gemm::GemmConvolver;
-use kind::Kind;
 use legacy::{CudnnAlgorithm, LegacyConvolver};
 use planner::Math;
 use std::sync::Arc;
@@ -34,10 +33,7 @@ impl Cudnn {
         name: Option<&str>,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
         let mut applying: Vec<Arc<dyn Convolver>> = Vec::new();
-        let is_asked_for = |one: &&CudnnAlgorithm| match name {
-            Some(name) => name == one.name,
-            None => one.kind != Kind::Tf32 || math == Math::Tf32,
-        };
+        let is_asked_for = |one: &&CudnnAlgorithm| one.kind.is_asked_for(one.name, math, name);
         // In other formats the engines are as fast, and more.
         let of_legacy = if format == Format::F32 { legacy::all(op) } else { &[] };
         for algorithm in of_legacy.iter().filter(is_asked_for) {
