@@ -8,6 +8,9 @@ use std::{
 use tempfile::TempDir;
 
 /// Two convolutions to which most algorithms apply, on the real digits.
+///
+/// Around a digit all pixels are 0. Without its bias the first convolution would be 0 there, too, or what an algorithm
+/// rounds 0 to, and `relu1` would pass gradients by the sign of that: trainings would differ by the algorithms chosen.
 pub(crate) const NET: &str = r#"
 name: "small"
 layer {
@@ -17,7 +20,7 @@ layer {
 }
 layer {
   name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
-  convolution_param { num_output: 8 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } }
+  convolution_param { num_output: 8 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } bias_filler { value: 0.1 } }
 }
 layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
 layer {

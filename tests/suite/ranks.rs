@@ -23,7 +23,7 @@ fn assert_near(found: &[f64], expected: &[f64]) {
     assert_eq!(found.len(), expected.len());
     let error = |(found, expected): (&f64, &f64)| (found - expected).abs() / expected;
     let error = found.iter().zip(expected).map(error).fold(0.0, f64::max);
-    assert!(error < 1e-4, "{found:?} {expected:?}");
+    assert!(error < 1e-5, "{found:?} {expected:?}");
 }
 
 /// The net's mini-batch is 8: two ranks of 4, or two processes of 4, train as one device does.
