@@ -62,8 +62,8 @@ __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out,
     }
 }
 
-/// A NaN wins, and only another NaN beats it. Of equal pixels the first wins. `bias` and `mask` may be null. Where a
-/// ReLU makes 0 of the output, it would stop the gradient: then no pixel has won.
+/// A NaN wins, and only another NaN beats it. Of pixels that are equal, with their bias, the first wins. `bias` and
+/// `mask` may be null. Where a ReLU makes 0 of the output, it would stop the gradient: then no pixel has won.
 template <int W, class Tap>
 __device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, const float* __restrict__ bias,
                                             real* __restrict__ y, Tap* __restrict__ mask) {
@@ -75,10 +75,11 @@ __device__ __forceinline__ void max_forward(const Planes& g, const real* __restr
         best[lane] = -__int_as_float(0x7f800000);  // negative infinity
         winner[lane] = 0xffffffff;  // no pixel won
     }
+    Pack<W> biases = of_channels<W>(bias, out.number(g), -0.0f);  // adding -0 changes nothing
     each_pixel(g, out, x, [&](int tap, const Pack<W, real>& pixel) {
 #pragma unroll
         for (int lane = 0; lane < W; lane++) {
-            float value = pixel.at[lane];
+            float value = pixel.at[lane] + biases.at[lane];
             bool wins = value > best[lane] || value != value;
             best[lane] = wins ? value : best[lane];
             winner[lane] = wins ? tap : winner[lane];
@@ -86,9 +87,7 @@ __device__ __forceinline__ void max_forward(const Planes& g, const real* __restr
     });
     Pack<W, real> maxima;
     Pack<W, Tap> winners;
-    Pack<W> biases = of_channels<W>(bias, out.number(g));
     for (int lane = 0; lane < W; lane++) {
-        if (bias) best[lane] += biases.at[lane];  // -0 would not outlive the 0 of none
         maxima.at[lane] = rectified(g.relu, best[lane]);
         winners.at[lane] = Tap(g.relu && !(best[lane] > 0) ? 0xffffffff : winner[lane]);
     }

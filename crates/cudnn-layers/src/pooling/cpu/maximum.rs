@@ -39,12 +39,10 @@ pub(crate) fn forward_max(
             for (index, (plane, y)) in planes.zip(y.chunks_exact_mut(outputs)).enumerate() {
                 let x = &x[plane * image..(plane + 1) * image];
                 let mask = &mut mask[index * mask_len..(index + 1) * mask_len];
+                let bias = bias.map_or(-0.0, |bias| bias[plane % g.c]); // adding -0 changes nothing
                 match &mut phases {
-                    Some(phases) => dispatch(Maxima { g, phases, x, y, mask }),
-                    None => forward_directly(g, x, y, mask),
-                }
-                if let Some(bias) = bias {
-                    y.iter_mut().for_each(|y| *y += bias[plane % g.c]);
+                    Some(phases) => dispatch(Maxima { g, phases, x, bias, y, mask }),
+                    None => forward_directly(g, x, bias, y, mask),
                 }
                 if relu {
                     rectify(y, mask);
@@ -105,14 +103,14 @@ impl Phases {
         Some(Self { pitch, pixels: [f32::NEG_INFINITY; ROOM], starts })
     }
 
-    /// Deals out the pixels under the windows of a row of outputs.
+    /// Deals out the pixels under the windows of a row of outputs, each with the bias.
     #[inline(always)]
-    fn fill(&mut self, g: &PoolGeometry, x: &[f32], out_row: usize) {
+    fn fill(&mut self, g: &PoolGeometry, x: &[f32], bias: f32, out_row: usize) {
         let (stride, pad) = (g.stride[1], g.pad[1]);
         let width = g.w.min((self.pitch * stride).saturating_sub(pad));
         for (r, phases) in self.pixels.chunks_exact_mut(stride * self.pitch).take(g.window[0]).enumerate() {
             match (out_row * g.stride[0] + r).checked_sub(g.pad[0]).filter(|&row| row < g.h) {
-                Some(row) => deal(stride, &x[row * g.w..][..width], pad, phases, self.pitch),
+                Some(row) => deal(stride, &x[row * g.w..][..width], bias, pad, phases, self.pitch),
                 None => phases.fill(f32::NEG_INFINITY),
             }
         }
@@ -121,9 +119,9 @@ impl Phases {
 
 /// Pixel `c` of the row goes to column `(pad + c) / stride` of phase `(pad + c) % stride`.
 #[inline(always)]
-fn deal(stride: usize, row: &[f32], pad: usize, phases: &mut [f32], pitch: usize) {
+fn deal(stride: usize, row: &[f32], bias: f32, pad: usize, phases: &mut [f32], pitch: usize) {
     match stride {
-        1 => phases[pad..pad + row.len()].copy_from_slice(row),
+        1 => phases[pad..].iter_mut().zip(row).for_each(|(to, pixel)| *to = pixel + bias),
         2 => {
             let (first, second) = phases.split_at_mut(pitch);
             let (even, odd) = if pad.is_multiple_of(2) {
@@ -133,13 +131,13 @@ fn deal(stride: usize, row: &[f32], pad: usize, phases: &mut [f32], pitch: usize
             };
             let (pairs, last) = row.as_chunks();
             for ((even, odd), pair) in even.iter_mut().zip(odd).zip(pairs) {
-                [*even, *odd] = *pair;
+                [*even, *odd] = pair.map(|pixel| pixel + bias);
             }
-            last.iter().for_each(|&pixel| even[pairs.len()] = pixel);
+            last.iter().for_each(|&pixel| even[pairs.len()] = pixel + bias);
         }
         _ => {
             for (column, &pixel) in (pad..).zip(row) {
-                phases[column % stride * pitch + column / stride] = pixel;
+                phases[column % stride * pitch + column / stride] = pixel + bias;
             }
         }
     }
@@ -150,6 +148,7 @@ struct Maxima<'a> {
     g: &'a PoolGeometry,
     phases: &'a mut Phases,
     x: &'a [f32],
+    bias: f32,
     y: &'a mut [f32],
     mask: &'a mut [u8],
 }
@@ -157,10 +156,10 @@ struct Maxima<'a> {
 impl WithLanes for Maxima<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
-        let Self { g, phases, x, y, mask } = self;
+        let Self { g, phases, x, bias, y, mask } = self;
         let taps = g.window[0] * g.window[1];
         for (row, y) in y.chunks_exact_mut(g.out_w()).enumerate() {
-            phases.fill(g, x, row);
+            phases.fill(g, x, bias, row);
             let starts = &phases.starts[..taps];
             for (column, y) in (0..).step_by(LANES).zip(y.chunks_mut(LANES)) {
                 let [best, winners] = maxima(lanes, &phases.pixels[column..], starts);
@@ -184,7 +183,7 @@ fn maxima<L: Lanes>(lanes: L, pixels: &[f32], starts: &[usize]) -> [[f32; LANES]
 }
 
 /// For windows, strides or images too large for [`Phases`].
-fn forward_directly(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [u8]) {
+fn forward_directly(g: &PoolGeometry, x: &[f32], bias: f32, y: &mut [f32], mask: &mut [u8]) {
     let out_w = g.out_w();
     for (index, y) in y.iter_mut().enumerate() {
         let (row, column) = (index / out_w, index % out_w);
@@ -192,7 +191,9 @@ fn forward_directly(g: &PoolGeometry, x: &[f32], y: &mut [f32], mask: &mut [u8])
         for image_row in pixels(g, 0, row) {
             let r = image_row + g.pad[0] - row * g.stride[0];
             let first_tap = r * g.window[1] + columns.start + g.pad[1] - column * g.stride[1];
-            for (tap, &pixel) in (first_tap..).zip(&x[image_row * g.w..][columns.clone()]) {
+            for (tap, pixel) in
+                (first_tap..).zip(x[image_row * g.w..][columns.clone()].iter().map(|x| x + bias))
+            {
                 if pixel > best || pixel.is_nan() {
                     (best, winner) = (pixel, tap as u32); // a geometry has fewer than 2^31 taps
                 }

@@ -38,8 +38,8 @@ struct Case {
 }
 
 /// Sums in another order round otherwise, and training amplifies that, the more once a maximum or a ReLU tips over. The
-/// drift of one run of PyTorch in single precision is one draw of it, with a long tail: those of a model's runs, on a
-/// processor and on a GPU, are taken together, and so many times the largest is allowed. What tells solvers apart are the early iterations,
+/// drift of one run of PyTorch in single precision is one draw of it, with a long tail: those of a model's three runs
+/// are taken together, and so many times the largest is allowed. What tells solvers apart are the early iterations,
 /// where drifts are below 1e-5.
 const DRIFTS: f64 = 4.0;
 
