@@ -139,7 +139,6 @@ struct Bench<'b> {
     /// Operands of our own, if the caller gives none, and a workspace, where the caller's is too small.
     ours: [Memory; 4],
     calls: u32,
-    /// Dropped last: memory must not be freed after the mode that it keeps this thread in.
     clock: Clock,
 }
 

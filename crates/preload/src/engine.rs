@@ -10,7 +10,7 @@ use crate::{
     plan::Plan,
     settings::Settings,
     shared::lock,
-    takeover::{ENGINE, Question, turn},
+    takeover::{ENGINE, Question, in_turn},
 };
 use std::{
     collections::HashMap,
@@ -145,8 +145,7 @@ impl Replaced {
                     .as_ref()
                     .is_some_and(|pack| unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) })
             };
-            let _turn = turn();
-            let [engine_ms, plan_ms] = side_by_side_ms(&call, chosen, own_bytes, launch)?;
+            let [engine_ms, plan_ms] = in_turn(|| side_by_side_ms(&call, chosen, own_bytes, launch))?;
             let (algorithm, time_ms, math) = (ENGINE, engine_ms as f32, question.signature.math);
             let unknown = AlgorithmPerformance::default();
             question.own = Some(AlgorithmPerformance { algorithm, time_ms, math, ..unknown });

@@ -4,7 +4,7 @@ use crate::{
     bench::{Given, measure},
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
-    driver::{current_device, is_recording},
+    driver::{current_device, is_recording, relaxed},
     plan::{Plan, algorithms},
     report,
     settings::{Limits, Settings},
@@ -19,7 +19,7 @@ use std::{
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
     slice,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, atomic::Ordering::Relaxed},
+    sync::{Arc, LazyLock, Mutex, atomic::Ordering::Relaxed},
 };
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
@@ -37,10 +37,11 @@ type Planned = Result<Arc<Plan>, String>;
 /// What is known of every convolution that Find or Get was asked about.
 static KNOWN: LazyLock<Mutex<HashMap<Signature, Planned>>> = LazyLock::new(Default::default);
 
-/// Those who measure wait for each other: two at a time would disturb each other.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
+/// Measures. Those who do wait for each other: two at a time would disturb each other.
+pub(crate) fn in_turn<R>(work: impl FnOnce() -> R) -> R {
     static MEASURING: Mutex<()> = Mutex::new(());
-    lock(&MEASURING)
+    let _turn = lock(&MEASURING);
+    relaxed(work)
 }
 
 thread_local! {
@@ -145,11 +146,9 @@ impl Question<'_> {
         let ceiling = self.limits.plan.max(self.own.map_or(0, |own| own.memory));
         let is_enough = |planned: &Planned| planned.as_ref().map_or(true, |plan| plan.ceiling >= ceiling);
         let known = || lock(&KNOWN).get(&self.signature).cloned().filter(is_enough);
-        known().or_else(|| {
-            let _turn = (!is_recording(self.call.stream())).then(turn)?;
-            // Whoever had the turn before may have measured it.
-            known().or_else(|| Some(self.measure(given, ceiling)))
-        })
+        // Whoever had the turn before may have measured it.
+        let measured = || known().unwrap_or_else(|| self.measure(given, ceiling));
+        known().or_else(|| (!is_recording(self.call.stream())).then(|| in_turn(measured)))
     }
 
     fn measure(&self, given: Option<Given>, ceiling: usize) -> Planned {
