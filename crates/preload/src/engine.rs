@@ -1,7 +1,7 @@
 //! Execution plans of cuDNN in whose place ours run: what a caller is told of them, and what they launch.
 
 use crate::{
-    bench::{Given, side_by_side_ms},
+    bench::side_by_side_ms,
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, Raw, Status, done, is_known},
     descriptor::Descriptor,
@@ -70,7 +70,7 @@ unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut
 }
 
 /// A variant pack with the operands of a convolution and a workspace.
-fn pack(convolution: &LoneConvolution, given: &Given) -> Option<Descriptor> {
+fn pack(convolution: &LoneConvolution, given: &Arguments) -> Option<Descriptor> {
     /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
     const PACK: c_int = 16;
     let (made, addresses) = (Descriptor::of_backend(PACK)?, given.operands.as_ptr().cast::<c_void>());
@@ -138,7 +138,7 @@ impl Replaced {
         let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limits.plan)?)));
         if let Some(chosen) = chosen {
             let mut packed = None;
-            let launch = |given: &Given| {
+            let launch = |given: &Arguments| {
                 packed = packed.take().or_else(|| pack(&convolution, given));
                 // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
                 packed

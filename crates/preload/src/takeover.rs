@@ -1,7 +1,7 @@
 //! What is done with calls that are taken over: which answers Find and Get give, and what the virtual algorithm runs.
 
 use crate::{
-    bench::{Given, measure},
+    bench::measure,
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
     driver::{current_device, is_recording, relaxed},
@@ -69,7 +69,7 @@ pub(crate) fn taken_over<R>(work: impl FnOnce() -> R) -> Option<R> {
 pub(crate) unsafe fn answer(
     call: &Call,
     (most, found, list): (c_int, *mut c_int, *mut AlgorithmPerformance),
-    given: Option<Given>,
+    given: Option<Arguments>,
     real: impl Fn() -> Status,
 ) -> Status {
     let status = real();
@@ -122,7 +122,7 @@ pub(crate) struct Question<'q> {
 
 impl Question<'_> {
     /// The virtual algorithm, if it is worth it.
-    pub(crate) fn answer(&self, given: Option<Given>) -> Option<AlgorithmPerformance> {
+    pub(crate) fn answer(&self, given: Option<Arguments>) -> Option<AlgorithmPerformance> {
         let planned = self.plan(given)?;
         let chosen = planned.as_ref().map_err(String::clone).and_then(|plan| self.choose(plan));
         self.note(planned.as_ref(), &chosen);
@@ -142,7 +142,7 @@ impl Question<'_> {
 
     /// What is known of the convolution, measured now if it was not before. Nothing while its stream is captured: then
     /// only what is known helps.
-    pub(crate) fn plan(&self, given: Option<Given>) -> Option<Planned> {
+    pub(crate) fn plan(&self, given: Option<Arguments>) -> Option<Planned> {
         let ceiling = self.limits.plan.max(self.own.map_or(0, |own| own.memory));
         let is_enough = |planned: &Planned| planned.as_ref().map_or(true, |plan| plan.ceiling >= ceiling);
         let known = || lock(&KNOWN).get(&self.signature).cloned().filter(is_enough);
@@ -151,7 +151,7 @@ impl Question<'_> {
         known().or_else(|| (!is_recording(self.call.stream())).then(|| in_turn(measured)))
     }
 
-    fn measure(&self, given: Option<Given>, ceiling: usize) -> Planned {
+    fn measure(&self, given: Option<Arguments>, ceiling: usize) -> Planned {
         let (signature, mini_batch) = (&self.signature, self.signature.mini_batch());
         let policy = match signature.adds_in_16_bits() {
             true => BatchSizePolicy::Undivided,
