@@ -45,7 +45,7 @@ pub(crate) fn measure(
     for &size in sizes {
         let (of_size, (known, is_complete)) = (rows.len(), known.remove(&size).unwrap_or_default());
         for (number, name) in algorithms(call.op).enumerate() {
-            if lost.contains(&number) || !signature.allows(name) {
+            if lost.contains(&number) || signature.is_deterministic && !is_deterministic(name) {
                 continue;
             }
             let (algorithm, is_own) = (signature.named(name), own == Some(number));

@@ -307,11 +307,6 @@ impl Signature {
         is_usual.then(|| Kernel { name: self.to_string(), id, mini_batch: self.mini_batch() })
     }
 
-    /// Whether the convolution may be run with this algorithm.
-    pub(crate) fn allows(&self, algorithm: &str) -> bool {
-        !self.is_deterministic || is_deterministic(algorithm)
-    }
-
     /// Descriptors of `samples` samples, in the caller's strides: of the operands, and of the convolution.
     pub(crate) fn descriptors(&self, samples: u32) -> Option<[Descriptor; 4]> {
         let of_operand = |operand: &Operand| {
