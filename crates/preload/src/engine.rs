@@ -8,7 +8,7 @@ use crate::{
     driver::{current_device, is_recording},
     graph::{self, LoneConvolution},
     plan::Plan,
-    settings::Settings,
+    settings::{Settings, USUAL_LIMIT},
     shared::lock,
     takeover::{ENGINE, Question, in_turn},
 };
@@ -121,21 +121,21 @@ impl Replaced {
     /// # Safety
     /// As [`finalised`].
     unsafe fn new(plan: Raw, convolution: LoneConvolution) -> Option<Self> {
-        let (mut own_bytes, mut limits) = (0i64, Settings::get().limits(None));
+        let (mut own_bytes, limit) = (0i64, Settings::get().limit(None).unwrap_or(USUAL_LIMIT));
         // SAFETY: the caller's promise.
         unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
-        limits.plan = convolution.told.map_or(limits.plan, |told| limits.plan.min(told as usize));
+        let limit = convolution.told.map_or(limit, |told| limit.min(told as usize));
         // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
-        let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limits.plan)?;
+        let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
         let (signature, handle) = (convolution.signature.clone(), convolution.handle as Raw);
         // SAFETY: the caller's promise; the plan will have the descriptors.
         let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
         if is_recording(call.stream()) {
             return None;
         }
-        let mut question = Question { call: &call, signature, limits, own: None, today_ms: None };
+        let mut question = Question { call: &call, signature, limit, own: None, today_ms: None };
         let planned = question.plan(None)?;
-        let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limits.plan)?)));
+        let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
         if let Some(chosen) = chosen {
             let mut packed = None;
             let launch = |given: &Arguments| {

@@ -7,7 +7,7 @@ use crate::{
     driver::{current_device, is_recording, relaxed},
     plan::{Plan, algorithms},
     report,
-    settings::{Limits, Settings},
+    settings::{Settings, USUAL_LIMIT},
     shared::{lock, warn},
     signature::Signature,
 };
@@ -81,11 +81,13 @@ pub(crate) unsafe fn answer(
         SUCCESS => unsafe { slice::from_raw_parts(list, (*found).clamp(0, most) as usize) }.to_vec(),
         _ => Vec::new(),
     };
-    let limits = Settings::get().limits(given.map(|given| given.workspace.1));
-    let fits = |answer: &&AlgorithmPerformance| answer.status == SUCCESS && answer.memory <= limits.own;
+    let limit = Settings::get().limit(given.map(|given| given.workspace.1));
+    let does = |answer: &AlgorithmPerformance| limit.is_none_or(|limit| answer.memory <= limit);
+    let fits = |answer: &&AlgorithmPerformance| answer.status == SUCCESS && does(answer);
     let own = answers.iter().find(fits).copied();
     let first = taken_over(|| {
-        Question { call, signature: signature(call)?, limits, own, today_ms: None }.answer(given)
+        let limit = limit.unwrap_or(USUAL_LIMIT);
+        Question { call, signature: signature(call)?, limit, own, today_ms: None }.answer(given)
     })
     .flatten();
     let Some(first) = first else { return status };
@@ -112,7 +114,8 @@ fn signature(call: &Call) -> Option<Signature> {
 pub(crate) struct Question<'q> {
     pub(crate) call: &'q Call,
     pub(crate) signature: Signature,
-    pub(crate) limits: Limits,
+    /// Bytes of workspace that a plan may have.
+    pub(crate) limit: usize,
     /// The answer of cuDNN that its caller would take.
     pub(crate) own: Option<AlgorithmPerformance>,
     /// What the fastest configuration within the limit takes if it is timed now; nothing if measurements are to be
@@ -143,7 +146,7 @@ impl Question<'_> {
     /// What is known of the convolution, measured now if it was not before. Nothing while its stream is captured: then
     /// only what is known helps.
     pub(crate) fn plan(&self, given: Option<Arguments>) -> Option<Planned> {
-        let ceiling = self.limits.plan.max(self.own.map_or(0, |own| own.memory));
+        let ceiling = self.limit.max(self.own.map_or(0, |own| own.memory));
         let is_enough = |planned: &Planned| planned.as_ref().map_or(true, |plan| plan.ceiling >= ceiling);
         let known = || lock(&KNOWN).get(&self.signature).cloned().filter(is_enough);
         // Whoever had the turn before may have measured it.
@@ -169,7 +172,7 @@ impl Question<'_> {
 
     /// The fastest configuration within the limit, or why cuDNN's own algorithm is as good.
     fn choose(&self, plan: &Plan) -> Result<Configuration, String> {
-        let chosen = plan.within(self.limits.plan).ok_or("nothing does with the limit")?;
+        let chosen = plan.within(self.limit).ok_or("nothing does with the limit")?;
         let time_ms = self.time_ms(chosen);
         match self.own_ms(plan) {
             Some(own_ms) if time_ms > (1.0 - WORTH) * own_ms => {
@@ -218,7 +221,7 @@ impl Question<'_> {
             "got": got.map_or("cuDNN's own".to_owned(), Configuration::to_string),
             "got_ms": got.map(|got| rounded(self.time_ms(got))),
             "workspace_bytes": got.map(Configuration::workspace),
-            "limit_bytes": self.limits.plan,
+            "limit_bytes": self.limit,
             "own": own,
             "own_ms": plan.and_then(|plan| self.own_ms(plan)).filter(|&ms| ms > 0.0).map(rounded),
             "why": why,
