@@ -54,8 +54,8 @@ impl Settings {
         })
     }
 
-    /// Bytes of workspace that are left to a convolution whose caller gave so much workspace to Find…Ex. Convolutions of a stream run one after
-    /// the other, in memory that their program hands to each in turn: each may have all of a total.
+    /// Bytes of workspace that a convolution may have whose caller gave so much to Find…Ex. Convolutions of a stream run
+    /// one after the other, in memory that their program hands to each in turn: each may have all of a total.
     pub(crate) fn limit(&self, given: Option<usize>) -> Option<usize> {
         let given = given.map(|bytes| Bytes(bytes as u64));
         self.total.or(self.cap).or(given).or(self.limit).map(|limit| limit.0 as usize)
