@@ -67,6 +67,13 @@ pub(crate) fn is_recording(stream: Raw) -> bool {
     unsafe { call!(driver, "cuStreamIsCapturing", (stream, &mut state)) != 0 || state != 0 }
 }
 
+/// The number of a stream, which no other stream of the process ever has.
+pub(crate) fn stream_number(stream: Raw) -> Option<u64> {
+    let mut number = 0u64;
+    // SAFETY: a number is written to.
+    (unsafe { call!(driver, "cuStreamGetId", (stream, &mut number)) } == 0).then_some(number)
+}
+
 /// Memory of the current GPU, ours while it lives.
 pub(crate) struct Memory {
     pub(crate) address: Raw,
@@ -91,6 +98,9 @@ impl Drop for Memory {
         }
     }
 }
+
+// SAFETY: memory of a GPU belongs to no thread.
+unsafe impl Send for Memory {}
 
 /// Does work that neither disturbs nor is forbidden by captures of streams in other threads.
 pub(crate) fn relaxed<R>(work: impl FnOnce() -> R) -> R {

@@ -5,6 +5,7 @@ use crate::{
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, Raw, Status, done, is_known},
     descriptor::Descriptor,
+    division,
     driver::{current_device, is_recording},
     graph::{self, LoneConvolution},
     plan::Plan,
@@ -23,6 +24,8 @@ use std::{
 pub(crate) struct Replaced {
     convolution: LoneConvolution,
     plan: Arc<Plan>,
+    /// What cuDNN's own plan takes, where ours takes what was measured.
+    own_ms: f64,
     /// Bytes of workspace that the caller is told to give: enough for cuDNN's own plan, too.
     pub(crate) workspace: usize,
 }
@@ -112,7 +115,7 @@ pub(crate) unsafe fn execute(handle: Raw, plan: Raw, pack: Raw) -> Option<Status
     let arguments = Arguments { scalars: signature.scalars(), operands, workspace, epilogue: None };
     // SAFETY: the caller's promise; the plan has the descriptors.
     let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
-    replaced.plan.run(&call, arguments)
+    division::run(&replaced.plan, &call, arguments, replaced.own_ms)
 }
 
 impl Replaced {
@@ -124,7 +127,9 @@ impl Replaced {
         let (mut own_bytes, limit) = (0i64, Settings::get().limit(None).unwrap_or(USUAL_LIMIT));
         // SAFETY: the caller's promise.
         unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
-        let limit = convolution.told.map_or(limit, |told| limit.min(told as usize));
+        // Of a total we give the memory ourselves.
+        let told = convolution.told.filter(|_| Settings::get().total.is_none());
+        let limit = told.map_or(limit, |told| limit.min(told as usize));
         // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
         let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
         let (signature, handle) = (convolution.signature.clone(), convolution.handle as Raw);
@@ -136,6 +141,7 @@ impl Replaced {
         let mut question = Question { call: &call, signature, limit, own: None, today_ms: None };
         let planned = question.plan(None)?;
         let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
+        let mut own_ms = 0.0;
         if let Some(chosen) = chosen {
             let mut packed = None;
             let launch = |given: &Arguments| {
@@ -150,8 +156,9 @@ impl Replaced {
             let unknown = AlgorithmPerformance::default();
             question.own = Some(AlgorithmPerformance { algorithm, time_ms, math, ..unknown });
             question.today_ms = Some(plan_ms);
+            own_ms = engine_ms * chosen.1.time_ms() / plan_ms;
         }
         let workspace = question.answer(None)?.memory.max(own_bytes);
-        Some(Self { convolution, plan: planned.ok()?, workspace })
+        Some(Self { convolution, plan: planned.ok()?, own_ms, workspace })
     }
 }

@@ -11,7 +11,8 @@
 //!
 //! ```text
 //! lib (exported functions) ──► engine ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
-//!                                 │                      └─────► database ────┤
+//!                                 │           │          └─────► database ────┤
+//!                                 │           └────► division ──► plan        │
 //!                                 └─────► graph ─────────────────────────────┘
 //! ```
 //!
@@ -22,6 +23,7 @@ mod call;
 mod cudnn;
 mod database;
 mod descriptor;
+mod division;
 mod driver;
 mod engine;
 mod graph;

@@ -22,8 +22,8 @@ const REPORT: &str = "MICROBATCH_REPORT";
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) policy: BatchSizePolicy,
-    /// Of all convolutions together; none is 0, as the original has it.
-    total: Option<Bytes>,
+    /// Of all convolutions together, among which it is divided; none is 0, as the original has it.
+    pub(crate) total: Option<Bytes>,
     cap: Option<Bytes>,
     limit: Option<Bytes>,
     /// Where measurements are kept.
@@ -54,8 +54,7 @@ impl Settings {
         })
     }
 
-    /// Bytes of workspace that a convolution may have whose caller gave so much to Find…Ex. Convolutions of a stream run
-    /// one after the other, in memory that their program hands to each in turn: each may have all of a total.
+    /// Bytes of workspace that a convolution may have whose caller gave so much to Find…Ex; of a total, all.
     pub(crate) fn limit(&self, given: Option<usize>) -> Option<usize> {
         let given = given.map(|bytes| Bytes(bytes as u64));
         self.total.or(self.cap).or(given).or(self.limit).map(|limit| limit.0 as usize)

@@ -4,9 +4,10 @@ use crate::{
     bench::measure,
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
+    division::{self, DEFAULT_MS},
     driver::{current_device, is_recording, relaxed},
     plan::{Plan, algorithms},
-    report,
+    report::{self, rounded},
     settings::{Settings, USUAL_LIMIT},
     shared::{lock, warn},
     signature::Signature,
@@ -130,7 +131,8 @@ impl Question<'_> {
         let chosen = planned.as_ref().map_err(String::clone).and_then(|plan| self.choose(plan));
         self.note(planned.as_ref(), &chosen);
         let (plan, chosen) = (planned.as_ref().ok()?, chosen.ok()?);
-        let memory = chosen.workspace().0 as usize;
+        // A segment of a total is memory of our own.
+        let memory = if Settings::get().total.is_some() { 0 } else { chosen.workspace().0 as usize };
         plan.promised.store(memory, Relaxed);
         Some(AlgorithmPerformance {
             algorithm: VIRTUAL,
@@ -174,7 +176,9 @@ impl Question<'_> {
     fn choose(&self, plan: &Plan) -> Result<Configuration, String> {
         let chosen = plan.within(self.limit).ok_or("nothing does with the limit")?;
         let time_ms = self.time_ms(chosen);
-        match self.own_ms(plan) {
+        // An algorithm of cuDNN's would have its workspace beside a total, and an engine has it in any case.
+        let is_divided = Settings::get().total.is_some() && self.today_ms.is_none();
+        match self.own_ms(plan).filter(|_| !is_divided) {
             Some(own_ms) if time_ms > (1.0 - WORTH) * own_ms => {
                 Err(format!("{chosen} takes {time_ms:.3} ms, which is not worth it"))
             }
@@ -215,7 +219,6 @@ impl Question<'_> {
             }
             _ => "the fastest measured was chosen".to_owned(),
         };
-        let rounded = |ms: f64| (ms * 1e4).round() / 1e4;
         let line = json!({
             "convolution": self.signature.to_string(),
             "got": got.map_or("cuDNN's own".to_owned(), Configuration::to_string),
@@ -237,7 +240,7 @@ fn known(signature: &Signature) -> Option<Arc<Plan>> {
 /// Bytes of workspace of the virtual algorithm: what Find or Get said, or what a default needs, if they were asked
 /// about another convolution.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
-    let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed)).filter(|&bytes| bytes > 0);
+    let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed));
     let default = || Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm));
     taken_over(|| promised().or_else(default)).flatten()
 }
@@ -247,7 +250,10 @@ pub(crate) fn run(call: &Call, arguments: Arguments) -> Status {
     let divided = || {
         let signature = signature(call)?;
         let is_alike = |[z, ..]: [Raw; 5]| signature.is_result(z);
-        arguments.epilogue.is_none_or(is_alike).then(|| known(&signature)?.run(call, arguments))?
+        arguments
+            .epilogue
+            .is_none_or(is_alike)
+            .then(|| division::run(&known(&signature)?, call, arguments, DEFAULT_MS))?
     };
     taken_over(|| divided().unwrap_or_else(|| call.launch_default(&arguments))).unwrap_or(NOT_SUPPORTED)
 }
