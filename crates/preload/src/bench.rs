@@ -29,21 +29,13 @@ const MOST_CALLS: f64 = 20.0;
 /// A GPU is slow to leave its idle clocks: how long it works before the first measurement of the process.
 const SPIN_UP: Duration = Duration::from_millis(200);
 
-/// What the caller gives to measure with, as cuDNN's Find…Ex has it: the result and the workspace may be overwritten.
-#[derive(Clone, Copy)]
-pub(crate) struct Given {
-    pub(crate) operands: [Raw; 3],
-    /// Address and bytes.
-    pub(crate) workspace: (Raw, usize),
-}
-
 /// Measures a convolution at these sizes, rising, with at most `ceiling` bytes of workspace, as far as the database
-/// does not know it. `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing
-/// works.
+/// does not know it: on what the caller gives, or on memory of our own; the result and the workspace are overwritten.
+/// `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing works.
 pub(crate) fn measure(
     call: &Call,
     signature: Signature,
-    given: Option<Given>,
+    given: Option<Arguments>,
     sizes: &[u32],
     (ceiling, own): (usize, Option<usize>),
 ) -> Result<Plan, String> {
@@ -53,7 +45,7 @@ pub(crate) fn measure(
     for &size in sizes {
         let (of_size, (known, is_complete)) = (rows.len(), known.remove(&size).unwrap_or_default());
         for (number, name) in algorithms(call.op).enumerate() {
-            if lost.contains(&number) || !signature.allows(name) {
+            if lost.contains(&number) || signature.is_deterministic && !is_deterministic(name) {
                 continue;
             }
             let (algorithm, is_own) = (signature.named(name), own == Some(number));
@@ -102,14 +94,12 @@ pub(crate) fn side_by_side_ms(
     call: &Call,
     (plan, chosen): (&Plan, &Configuration),
     workspace_bytes: usize,
-    mut launch: impl FnMut(&Given) -> bool,
+    mut launch: impl FnMut(&Arguments) -> bool,
 ) -> Option<[f64; 2]> {
     let (mut bench, bytes) = (Bench::new(call, plan, None).ok()?, chosen.workspace().0 as usize);
     let workspace = bench.workspace(workspace_bytes.max(bytes))?;
-    let (clock, operands) = (&bench.clock, bench.given.operands);
-    let (scalars, given) =
-        (plan.signature.scalars(), Given { operands, workspace: (workspace, workspace_bytes) });
-    let arguments = Arguments { scalars, operands, workspace: (workspace, bytes), epilogue: None };
+    let (clock, arguments) = (&bench.clock, Arguments { workspace: (workspace, bytes), ..bench.given });
+    let given = Arguments { workspace: (workspace, workspace_bytes), ..arguments };
     let plan_ms = settled_ms(clock, f64::INFINITY, || plan.launch_all(call, arguments) == Some(SUCCESS))?;
     Some([settled_ms(clock, plan_ms, || launch(&given))?, plan_ms])
 }
@@ -135,23 +125,23 @@ fn settled_ms(clock: &Clock, rival_ms: f64, mut launch: impl FnMut() -> bool) ->
 struct Bench<'b> {
     call: &'b Call,
     plan: &'b Plan,
-    given: Given,
+    given: Arguments,
     /// Operands of our own, if the caller gives none, and a workspace, where the caller's is too small.
     ours: [Memory; 4],
     calls: u32,
-    /// Dropped last: memory must not be freed after the mode that it keeps this thread in.
     clock: Clock,
 }
 
 impl<'b> Bench<'b> {
-    fn new(call: &'b Call, plan: &'b Plan, given: Option<Given>) -> Result<Self, &'static str> {
+    fn new(call: &'b Call, plan: &'b Plan, given: Option<Arguments>) -> Result<Self, &'static str> {
         let clock = Clock::new(call.stream()).ok_or("the driver makes no events")?;
         let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
         let [a, b, c] = if given.is_some() { [0; 3] } else { plan.signature.bytes() };
         let [Some(a), Some(b), Some(c), Some(scratch)] = [a, b, c, 0].map(Memory::new) else {
             return Err("the GPU has no room for operands to measure with");
         };
-        let own = Given { operands: [a.address, b.address, c.address], workspace: (null_mut(), 0) };
+        let (scalars, operands) = (plan.signature.scalars(), [a.address, b.address, c.address]);
+        let own = Arguments { scalars, operands, workspace: (null_mut(), 0), epilogue: None };
         Ok(Self { call, plan, clock, given: given.unwrap_or(own), ours: [a, b, c, scratch], calls: 0 })
     }
 
@@ -163,8 +153,7 @@ impl<'b> Bench<'b> {
         let Self { call, plan, clock, given, calls, .. } = self;
         let ([one, zero], slices) = (plan.signature.scalars(), plan.signature.mini_batch() / size);
         let beta = if call.op == ConvOp::BackwardFilter && slices > 1 { one } else { zero };
-        let arguments =
-            Arguments { scalars: [one, beta], operands: given.operands, workspace, epilogue: None };
+        let arguments = Arguments { scalars: [one, beta], workspace, ..*given };
         settled_ms(clock, rival_ms, || {
             let first = *calls % slices * size;
             *calls = calls.wrapping_add(1);

@@ -67,6 +67,13 @@ pub(crate) fn is_recording(stream: Raw) -> bool {
     unsafe { call!(driver, "cuStreamIsCapturing", (stream, &mut state)) != 0 || state != 0 }
 }
 
+/// The number of a stream, which no other stream of the process ever has.
+pub(crate) fn stream_number(stream: Raw) -> Option<u64> {
+    let mut number = 0u64;
+    // SAFETY: a number is written to.
+    (unsafe { call!(driver, "cuStreamGetId", (stream, &mut number)) } == 0).then_some(number)
+}
+
 /// Memory of the current GPU, ours while it lives.
 pub(crate) struct Memory {
     pub(crate) address: Raw,
@@ -92,27 +99,34 @@ impl Drop for Memory {
     }
 }
 
-/// Two events of the current GPU, which time what is between them. While they live, what this thread does neither
-/// disturbs nor is forbidden by captures of other streams.
+// SAFETY: memory of a GPU belongs to no thread.
+unsafe impl Send for Memory {}
+
+/// Does work that neither disturbs nor is forbidden by captures of streams in other threads.
+pub(crate) fn relaxed<R>(work: impl FnOnce() -> R) -> R {
+    // `CU_STREAM_CAPTURE_MODE_RELAXED`; afterwards this thread's mode from before.
+    let mut mode: c_int = 2;
+    // SAFETY: the mode is exchanged for the one before.
+    let mut exchange = || unsafe { call!(driver, "cuThreadExchangeStreamCaptureMode", (&mut mode)) };
+    exchange();
+    let done = work();
+    exchange();
+    done
+}
+
+/// Two events of the current GPU, which time what is between them.
 pub(crate) struct Clock {
     stream: Raw,
     events: [Raw; 2],
-    /// This thread's mode of capturing from before.
-    mode: c_int,
 }
 
 impl Clock {
     /// A clock for the work of `stream`, that of a handle that outlives it.
     pub(crate) fn new(stream: Raw) -> Option<Self> {
-        /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
-        const RELAXED: c_int = 2;
-        let mut clock = Self { stream, events: [null_mut(); 2], mode: RELAXED };
-        // SAFETY: the mode is exchanged for the one before, and events are written to.
-        let created = unsafe {
-            call!(driver, "cuThreadExchangeStreamCaptureMode", (&mut clock.mode));
-            clock.events.iter_mut().all(|event| call!(driver, "cuEventCreate", (event, 0u32)) == 0)
-        };
-        created.then_some(clock)
+        let mut clock = Self { stream, events: [null_mut(); 2] };
+        // SAFETY: events are written to.
+        let create = |event| unsafe { call!(driver, "cuEventCreate", (event, 0u32)) == 0 };
+        clock.events.iter_mut().all(create).then_some(clock)
     }
 
     /// Milliseconds that the GPU takes for what `launch` launches; nothing if that fails or the GPU does.
@@ -132,12 +146,9 @@ impl Clock {
 
 impl Drop for Clock {
     fn drop(&mut self) {
-        // SAFETY: the events were created in `new`, the mode is the one from before, and none is used again.
-        unsafe {
-            for event in self.events.into_iter().filter(|event| !event.is_null()) {
-                call!(driver, "cuEventDestroy_v2", (event));
-            }
-            call!(driver, "cuThreadExchangeStreamCaptureMode", (&mut self.mode));
+        for event in self.events.into_iter().filter(|event| !event.is_null()) {
+            // SAFETY: created in `new`, and not used again.
+            unsafe { call!(driver, "cuEventDestroy_v2", (event)) };
         }
     }
 }

@@ -1,16 +1,17 @@
 //! Execution plans of cuDNN in whose place ours run: what a caller is told of them, and what they launch.
 
 use crate::{
-    bench::{Given, side_by_side_ms},
+    bench::side_by_side_ms,
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, Raw, Status, done, is_known},
     descriptor::Descriptor,
+    division,
     driver::{current_device, is_recording},
     graph::{self, LoneConvolution},
     plan::Plan,
-    settings::Settings,
+    settings::{Settings, USUAL_LIMIT},
     shared::lock,
-    takeover::{ENGINE, Question, turn},
+    takeover::{ENGINE, Question, in_turn},
 };
 use std::{
     collections::HashMap,
@@ -23,6 +24,8 @@ use std::{
 pub(crate) struct Replaced {
     convolution: LoneConvolution,
     plan: Arc<Plan>,
+    /// What cuDNN's own plan takes, where ours takes what was measured.
+    own_ms: f64,
     /// Bytes of workspace that the caller is told to give: enough for cuDNN's own plan, too.
     pub(crate) workspace: usize,
 }
@@ -70,7 +73,7 @@ unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut
 }
 
 /// A variant pack with the operands of a convolution and a workspace.
-fn pack(convolution: &LoneConvolution, given: &Given) -> Option<Descriptor> {
+fn pack(convolution: &LoneConvolution, given: &Arguments) -> Option<Descriptor> {
     /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
     const PACK: c_int = 16;
     let (made, addresses) = (Descriptor::of_backend(PACK)?, given.operands.as_ptr().cast::<c_void>());
@@ -112,7 +115,7 @@ pub(crate) unsafe fn execute(handle: Raw, plan: Raw, pack: Raw) -> Option<Status
     let arguments = Arguments { scalars: signature.scalars(), operands, workspace, epilogue: None };
     // SAFETY: the caller's promise; the plan has the descriptors.
     let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
-    replaced.plan.run(&call, arguments)
+    division::run(&replaced.plan, &call, arguments, replaced.own_ms)
 }
 
 impl Replaced {
@@ -121,38 +124,41 @@ impl Replaced {
     /// # Safety
     /// As [`finalised`].
     unsafe fn new(plan: Raw, convolution: LoneConvolution) -> Option<Self> {
-        let (mut own_bytes, mut limits) = (0i64, Settings::get().limits(None));
+        let (mut own_bytes, limit) = (0i64, Settings::get().limit(None).unwrap_or(USUAL_LIMIT));
         // SAFETY: the caller's promise.
         unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
-        limits.plan = convolution.told.map_or(limits.plan, |told| limits.plan.min(told as usize));
+        // Of a total we give the memory ourselves.
+        let told = convolution.told.filter(|_| Settings::get().total.is_none());
+        let limit = told.map_or(limit, |told| limit.min(told as usize));
         // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
-        let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limits.plan)?;
+        let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
         let (signature, handle) = (convolution.signature.clone(), convolution.handle as Raw);
         // SAFETY: the caller's promise; the plan will have the descriptors.
         let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
         if is_recording(call.stream()) {
             return None;
         }
-        let mut question = Question { call: &call, signature, limits, own: None, today_ms: None };
+        let mut question = Question { call: &call, signature, limit, own: None, today_ms: None };
         let planned = question.plan(None)?;
-        let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limits.plan)?)));
+        let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
+        let mut own_ms = 0.0;
         if let Some(chosen) = chosen {
             let mut packed = None;
-            let launch = |given: &Given| {
+            let launch = |given: &Arguments| {
                 packed = packed.take().or_else(|| pack(&convolution, given));
                 // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
                 packed
                     .as_ref()
                     .is_some_and(|pack| unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) })
             };
-            let _turn = turn();
-            let [engine_ms, plan_ms] = side_by_side_ms(&call, chosen, own_bytes, launch)?;
+            let [engine_ms, plan_ms] = in_turn(|| side_by_side_ms(&call, chosen, own_bytes, launch))?;
             let (algorithm, time_ms, math) = (ENGINE, engine_ms as f32, question.signature.math);
             let unknown = AlgorithmPerformance::default();
             question.own = Some(AlgorithmPerformance { algorithm, time_ms, math, ..unknown });
             question.today_ms = Some(plan_ms);
+            own_ms = engine_ms * chosen.1.time_ms() / plan_ms;
         }
         let workspace = question.answer(None)?.memory.max(own_bytes);
-        Some(Self { convolution, plan: planned.ok()?, workspace })
+        Some(Self { convolution, plan: planned.ok()?, own_ms, workspace })
     }
 }

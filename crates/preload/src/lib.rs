@@ -11,7 +11,8 @@
 //!
 //! ```text
 //! lib (exported functions) ──► engine ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
-//!                                 │                      └─────► database ────┤
+//!                                 │           │          └─────► database ────┤
+//!                                 │           └────► division ──► plan        │
 //!                                 └─────► graph ─────────────────────────────┘
 //! ```
 //!
@@ -22,6 +23,7 @@ mod call;
 mod cudnn;
 mod database;
 mod descriptor;
+mod division;
 mod driver;
 mod engine;
 mod graph;
@@ -32,11 +34,10 @@ mod shared;
 mod signature;
 mod takeover;
 
-use bench::Given;
 use call::{Arguments, Call};
 use cudnn::{NOT_SUPPORTED, Raw, SUCCESS, call};
 use planner::ConvOp;
-use std::{ffi::c_int, slice};
+use std::{ffi::c_int, ptr::null_mut, slice};
 use takeover::{VIRTUAL, taken_over};
 
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
@@ -86,8 +87,10 @@ macro_rules! operations {
             $find_ex(
                 h, a, pa, b, pb, conv, c, pc, most: c_int, found: *mut c_int, list, ws, len: usize
             ) as real {
-                let given = Some(Given { operands: [pa, pb, pc], workspace: (ws, len) });
-                takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), given, real)
+                let (operands, workspace) = ([pa, pb, pc], (ws, len));
+                let given = Arguments { scalars: [null_mut(); 2], operands, workspace, epilogue: None };
+                let call = Call::new(ConvOp::$op, h, [a, b, c], conv);
+                takeover::answer(&call, (most, found, list.cast()), Some(given), real)
             }
         }
 

@@ -5,7 +5,7 @@ use crate::{
     shared::{lock, warn},
     signature::Signature,
 };
-use planner::Bytes;
+use planner::{Bytes, Configuration};
 use serde_json::Value;
 use std::{
     collections::HashMap,
@@ -37,6 +37,21 @@ pub(crate) fn note(path: &'static Path, signature: &Signature, line: Value, plan
         _ => _ = noted.insert(signature.clone(), (line, plan)),
     }
     at_exit(path);
+}
+
+/// Notes what a convolution has got of a total, or that it runs as without us.
+pub(crate) fn divided(signature: &Signature, got: Option<&Configuration>) {
+    if let Some((line, _)) = lock(&LINES).get_mut(signature) {
+        line["got"] = got.map_or("cuDNN's own".to_owned(), Configuration::to_string).into();
+        line["got_ms"] = got.map(|got| rounded(got.time_ms())).into();
+        line["workspace_bytes"] = got.map(|got| got.workspace().0).into();
+        line["why"] = "the total is divided".into();
+    }
+}
+
+/// Milliseconds as the report has them.
+pub(crate) fn rounded(ms: f64) -> f64 {
+    (ms * 1e4).round() / 1e4
 }
 
 /// What was noted, with the number of calls of the virtual algorithm.

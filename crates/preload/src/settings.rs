@@ -22,8 +22,8 @@ const REPORT: &str = "MICROBATCH_REPORT";
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) policy: BatchSizePolicy,
-    /// Of all convolutions together; none is 0, as the original has it.
-    total: Option<Bytes>,
+    /// Of all convolutions together, among which it is divided; none is 0, as the original has it.
+    pub(crate) total: Option<Bytes>,
     cap: Option<Bytes>,
     limit: Option<Bytes>,
     /// Where measurements are kept.
@@ -31,14 +31,8 @@ pub(crate) struct Settings {
     pub(crate) report: Option<PathBuf>,
 }
 
-/// What workspace a convolution may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// With micro-batches.
-    pub(crate) plan: usize,
-    /// With one of cuDNN's algorithms, which, if nobody set a limit, has none.
-    pub(crate) own: usize,
-}
+/// Bytes of workspace that a plan may have if nobody sets a limit; cuDNN's algorithms then have none.
+pub(crate) const USUAL_LIMIT: usize = 64 << 20;
 
 impl Settings {
     pub(crate) fn get() -> &'static Self {
@@ -60,14 +54,10 @@ impl Settings {
         })
     }
 
-    /// The limits of a convolution whose caller gave so much workspace to Find…Ex. Convolutions of a stream run one after
-    /// the other, in memory that their program hands to each in turn: each may have all of a total.
-    pub(crate) fn limits(&self, given: Option<usize>) -> Limits {
+    /// Bytes of workspace that a convolution may have whose caller gave so much to Find…Ex; of a total, all.
+    pub(crate) fn limit(&self, given: Option<usize>) -> Option<usize> {
         let given = given.map(|bytes| Bytes(bytes as u64));
-        match self.total.or(self.cap).or(given).or(self.limit) {
-            Some(Bytes(limit)) => Limits { plan: limit as usize, own: limit as usize },
-            None => Limits { plan: 64 << 20, own: usize::MAX },
-        }
+        self.total.or(self.cap).or(given).or(self.limit).map(|limit| limit.0 as usize)
     }
 }
 
@@ -87,12 +77,11 @@ mod tests {
         let policy = BatchSizePolicy::PowerOfTwo;
         let settings =
             |total, cap, limit| Settings { policy, total, cap, limit, database: None, report: None };
-        let both = |bytes| Limits { plan: bytes, own: bytes };
         let (total, cap, limit) = (Some(Bytes(3)), Some(Bytes(5)), Some(Bytes(7)));
-        assert_eq!(settings(total, cap, limit).limits(Some(9)), both(3));
-        assert_eq!(settings(None, cap, limit).limits(Some(9)), both(5));
-        assert_eq!(settings(None, None, limit).limits(Some(9)), both(9));
-        assert_eq!(settings(None, None, limit).limits(None), both(7));
-        assert_eq!(settings(None, None, None).limits(None), Limits { plan: 64 << 20, own: usize::MAX });
+        assert_eq!(settings(total, cap, limit).limit(Some(9)), Some(3));
+        assert_eq!(settings(None, cap, limit).limit(Some(9)), Some(5));
+        assert_eq!(settings(None, None, limit).limit(Some(9)), Some(9));
+        assert_eq!(settings(None, None, limit).limit(None), Some(7));
+        assert_eq!(settings(None, None, None).limit(None), None);
     }
 }

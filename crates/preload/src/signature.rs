@@ -6,7 +6,7 @@ use crate::{
     descriptor::Descriptor,
 };
 use planner::{Algorithm, ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
-use std::{array::from_fn, ffi::c_int, fmt, mem::replace};
+use std::{array::from_fn, ffi::c_int, fmt};
 
 /// Bytes and names of the element types (`cudnnDataType_t`) that micro-batches are made of; others are passed through.
 const DTYPES: [(c_int, usize, &str); 4] =
@@ -34,7 +34,6 @@ pub(crate) struct Operand {
     dtype: c_int,
     rank: c_int,
     dims: Numbers,
-    /// Of a filter none but the order of its axes, as cuDNN counts it.
     strides: Numbers,
     is_filter: bool,
 }
@@ -45,32 +44,35 @@ impl Operand {
         let mut read = Self { is_filter, ..Self::default() };
         let (dtype, rank, most): (*mut c_int, *mut c_int, _) =
             (&mut read.dtype, &mut read.rank, AXES as c_int);
-        let (dims, strides) = (read.dims.as_mut_ptr(), read.strides.as_mut_ptr());
+        let (dims, strides, mut order) = (read.dims.as_mut_ptr(), read.strides.as_mut_ptr(), 0);
         // SAFETY: the descriptor is set; the arrays have as many elements as are asked for.
         let is_read = unsafe {
             match is_filter {
-                true => done!("cudnnGetFilterNdDescriptor", (descriptor, most, dtype, strides, rank, dims)),
+                true => {
+                    done!("cudnnGetFilterNdDescriptor", (descriptor, most, dtype, &mut order, rank, dims))
+                }
                 false => done!("cudnnGetTensorNdDescriptor", (descriptor, most, dtype, rank, dims, strides)),
             }
         };
+        if is_read && is_filter {
+            read.strides = packed(read.dims(), order);
+        }
         (is_read && read.is_regular()).then_some(read)
     }
 
     /// What an operation graph says of a tensor, if that can be counted with.
     pub(crate) fn new(dtype: i64, dims: &[i64], strides: &[i64], is_filter: bool) -> Option<Self> {
-        if dims.len() < 2 || dims.len() != strides.len() {
-            return None;
-        }
-        let strides = if is_filter { numbers(&[order(dims, strides)?])? } else { numbers(strides)? };
-        let (dtype, rank) = (dtype as c_int, dims.len() as c_int);
-        Some(Self { dtype, rank, dims: numbers(dims)?, strides, is_filter }).filter(Self::is_regular)
+        let (dtype, rank, is_whole) = (dtype as c_int, dims.len() as c_int, dims.len() == strides.len());
+        let said = Self { dtype, rank, dims: numbers(dims)?, strides: numbers(strides)?, is_filter };
+        (is_whole && said.is_regular()).then_some(said)
     }
 
     fn is_regular(&self) -> bool {
         matches!(self.rank, 4 | 5)
             && self.dims().iter().all(|&extent| extent > 0)
             && self.strides.iter().all(|&stride| stride >= 0)
-            && (self.is_filter || self.strides[0] > 0)
+            && self.strides[0] > 0
+            && (!self.is_filter || self.is_packed(0) || self.is_packed(1))
             && DTYPES.iter().any(|known| known.0 == self.dtype)
     }
 
@@ -88,13 +90,14 @@ impl Operand {
         known.map_or((0, ""), |&(_, bytes, name)| (bytes, name))
     }
 
-    /// Whether the elements follow each other in this order, as cuDNN counts it for filters.
+    fn is_packed(&self, order: c_int) -> bool {
+        self.strides == packed(self.dims(), order)
+    }
+
+    /// Whether the elements follow each other in this order. Filters of one channel or one tap do so in both.
     fn lies(&self, order: c_int) -> bool {
-        let dims = self.dims();
-        match self.is_filter {
-            true => self.strides[0] == order || dims[1] == 1 || dims[2..].iter().all(|&taps| taps == 1),
-            false => is_packed(dims, &self.strides, order as usize),
-        }
+        let [_, channels, taps @ ..] = self.dims() else { return false };
+        self.is_packed(order) || self.is_filter && (*channels == 1 || taps.iter().all(|&taps| taps == 1))
     }
 
     /// Bytes from one sample to the next; none in a filter, which all samples share.
@@ -104,14 +107,9 @@ impl Operand {
 
     /// Bytes from the first element to the end of the last.
     fn bytes(&self) -> usize {
-        let extents = self.dims().iter().map(|&extent| extent as usize);
-        let elements = match self.is_filter {
-            true => extents.product(),
-            false => {
-                1 + extents.zip(self.strides).map(|(n, stride)| (n - 1) * stride as usize).sum::<usize>()
-            }
-        };
-        elements * self.dtype().0
+        let axes = self.dims().iter().zip(self.strides);
+        let last: usize = axes.map(|(&extent, stride)| (extent - 1) as usize * stride as usize).sum();
+        (1 + last) * self.dtype().0
     }
 }
 
@@ -124,19 +122,17 @@ pub(crate) fn numbers(list: &[i64]) -> Option<Numbers> {
     Some(numbers)
 }
 
-/// The order of a packed filter's axes, as cuDNN counts it: channels before the rows (0) or behind the columns (1).
-fn order(dims: &[i64], strides: &[i64]) -> Option<i64> {
-    [0, 1].into_iter().find(|&order| is_packed(dims, strides, order as usize))
-}
-
-/// Whether elements in this order follow each other.
-fn is_packed<T: Copy + Into<i64>>(dims: &[T], strides: &[T], order: usize) -> bool {
-    let (mut axes, mut packed): (Vec<_>, i64) = ((0..dims.len()).collect(), 1);
-    axes[1..].rotate_left(order);
-    axes.into_iter().rev().all(|axis: usize| {
-        let next = packed.saturating_mul(dims[axis].into());
-        replace(&mut packed, next) == strides[axis].into()
-    })
+/// Strides of elements that follow each other with the channels before the rows (0) or behind the columns (1), as cuDNN
+/// counts orders.
+fn packed(dims: &[c_int], order: c_int) -> Numbers {
+    let (mut axes, mut strides, mut next): (Vec<_>, _, c_int) =
+        ((0..dims.len()).collect(), Numbers::default(), 1);
+    axes[1..].rotate_left(order as usize);
+    for axis in axes.into_iter().rev() {
+        strides[axis] = next;
+        next = next.saturating_mul(dims[axis]);
+    }
+    strides
 }
 
 /// The places of x, w and y, or their gradients, among the operands of cuDNN's function.
@@ -311,17 +307,13 @@ impl Signature {
         is_usual.then(|| Kernel { name: self.to_string(), id, mini_batch: self.mini_batch() })
     }
 
-    /// Whether the convolution may be run with this algorithm.
-    pub(crate) fn allows(&self, algorithm: &str) -> bool {
-        !self.is_deterministic || is_deterministic(algorithm)
-    }
-
     /// Descriptors of `samples` samples, in the caller's strides: of the operands, and of the convolution.
     pub(crate) fn descriptors(&self, samples: u32) -> Option<[Descriptor; 4]> {
         let of_operand = |operand: &Operand| {
             let Operand { dtype, rank, mut dims, strides, is_filter } = *operand;
             if is_filter {
-                let set = ("cudnnSetFilterNdDescriptor", strides[0], dims.as_ptr());
+                let order = c_int::from(!operand.is_packed(0));
+                let set = ("cudnnSetFilterNdDescriptor", order, dims.as_ptr());
                 // SAFETY: the descriptor was just made; the array has at least `rank` elements.
                 return Descriptor::new("Filter", |raw| unsafe {
                     done!(set.0, (raw, dtype, set.1, rank, set.2))

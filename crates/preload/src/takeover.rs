@@ -1,13 +1,14 @@
 //! What is done with calls that are taken over: which answers Find and Get give, and what the virtual algorithm runs.
 
 use crate::{
-    bench::{Given, measure},
+    bench::measure,
     call::{Arguments, Call},
     cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
-    driver::{current_device, is_recording},
+    division::{self, DEFAULT_MS},
+    driver::{current_device, is_recording, relaxed},
     plan::{Plan, algorithms},
-    report,
-    settings::{Limits, Settings},
+    report::{self, rounded},
+    settings::{Settings, USUAL_LIMIT},
     shared::{lock, warn},
     signature::Signature,
 };
@@ -19,7 +20,7 @@ use std::{
     ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
     slice,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, atomic::Ordering::Relaxed},
+    sync::{Arc, LazyLock, Mutex, atomic::Ordering::Relaxed},
 };
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
@@ -37,10 +38,11 @@ type Planned = Result<Arc<Plan>, String>;
 /// What is known of every convolution that Find or Get was asked about.
 static KNOWN: LazyLock<Mutex<HashMap<Signature, Planned>>> = LazyLock::new(Default::default);
 
-/// Those who measure wait for each other: two at a time would disturb each other.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
+/// Measures. Those who do wait for each other: two at a time would disturb each other.
+pub(crate) fn in_turn<R>(work: impl FnOnce() -> R) -> R {
     static MEASURING: Mutex<()> = Mutex::new(());
-    lock(&MEASURING)
+    let _turn = lock(&MEASURING);
+    relaxed(work)
 }
 
 thread_local! {
@@ -68,7 +70,7 @@ pub(crate) fn taken_over<R>(work: impl FnOnce() -> R) -> Option<R> {
 pub(crate) unsafe fn answer(
     call: &Call,
     (most, found, list): (c_int, *mut c_int, *mut AlgorithmPerformance),
-    given: Option<Given>,
+    given: Option<Arguments>,
     real: impl Fn() -> Status,
 ) -> Status {
     let status = real();
@@ -80,11 +82,13 @@ pub(crate) unsafe fn answer(
         SUCCESS => unsafe { slice::from_raw_parts(list, (*found).clamp(0, most) as usize) }.to_vec(),
         _ => Vec::new(),
     };
-    let limits = Settings::get().limits(given.map(|given| given.workspace.1));
-    let fits = |answer: &&AlgorithmPerformance| answer.status == SUCCESS && answer.memory <= limits.own;
+    let limit = Settings::get().limit(given.map(|given| given.workspace.1));
+    let does = |answer: &AlgorithmPerformance| limit.is_none_or(|limit| answer.memory <= limit);
+    let fits = |answer: &&AlgorithmPerformance| answer.status == SUCCESS && does(answer);
     let own = answers.iter().find(fits).copied();
     let first = taken_over(|| {
-        Question { call, signature: signature(call)?, limits, own, today_ms: None }.answer(given)
+        let limit = limit.unwrap_or(USUAL_LIMIT);
+        Question { call, signature: signature(call)?, limit, own, today_ms: None }.answer(given)
     })
     .flatten();
     let Some(first) = first else { return status };
@@ -111,7 +115,8 @@ fn signature(call: &Call) -> Option<Signature> {
 pub(crate) struct Question<'q> {
     pub(crate) call: &'q Call,
     pub(crate) signature: Signature,
-    pub(crate) limits: Limits,
+    /// Bytes of workspace that a plan may have.
+    pub(crate) limit: usize,
     /// The answer of cuDNN that its caller would take.
     pub(crate) own: Option<AlgorithmPerformance>,
     /// What the fastest configuration within the limit takes if it is timed now; nothing if measurements are to be
@@ -121,12 +126,13 @@ pub(crate) struct Question<'q> {
 
 impl Question<'_> {
     /// The virtual algorithm, if it is worth it.
-    pub(crate) fn answer(&self, given: Option<Given>) -> Option<AlgorithmPerformance> {
+    pub(crate) fn answer(&self, given: Option<Arguments>) -> Option<AlgorithmPerformance> {
         let planned = self.plan(given)?;
         let chosen = planned.as_ref().map_err(String::clone).and_then(|plan| self.choose(plan));
         self.note(planned.as_ref(), &chosen);
         let (plan, chosen) = (planned.as_ref().ok()?, chosen.ok()?);
-        let memory = chosen.workspace().0 as usize;
+        // A segment of a total is memory of our own.
+        let memory = if Settings::get().total.is_some() { 0 } else { chosen.workspace().0 as usize };
         plan.promised.store(memory, Relaxed);
         Some(AlgorithmPerformance {
             algorithm: VIRTUAL,
@@ -141,18 +147,16 @@ impl Question<'_> {
 
     /// What is known of the convolution, measured now if it was not before. Nothing while its stream is captured: then
     /// only what is known helps.
-    pub(crate) fn plan(&self, given: Option<Given>) -> Option<Planned> {
-        let ceiling = self.limits.plan.max(self.own.map_or(0, |own| own.memory));
+    pub(crate) fn plan(&self, given: Option<Arguments>) -> Option<Planned> {
+        let ceiling = self.limit.max(self.own.map_or(0, |own| own.memory));
         let is_enough = |planned: &Planned| planned.as_ref().map_or(true, |plan| plan.ceiling >= ceiling);
         let known = || lock(&KNOWN).get(&self.signature).cloned().filter(is_enough);
-        known().or_else(|| {
-            let _turn = (!is_recording(self.call.stream())).then(turn)?;
-            // Whoever had the turn before may have measured it.
-            known().or_else(|| Some(self.measure(given, ceiling)))
-        })
+        // Whoever had the turn before may have measured it.
+        let measured = || known().unwrap_or_else(|| self.measure(given, ceiling));
+        known().or_else(|| (!is_recording(self.call.stream())).then(|| in_turn(measured)))
     }
 
-    fn measure(&self, given: Option<Given>, ceiling: usize) -> Planned {
+    fn measure(&self, given: Option<Arguments>, ceiling: usize) -> Planned {
         let (signature, mini_batch) = (&self.signature, self.signature.mini_batch());
         let policy = match signature.adds_in_16_bits() {
             true => BatchSizePolicy::Undivided,
@@ -170,9 +174,11 @@ impl Question<'_> {
 
     /// The fastest configuration within the limit, or why cuDNN's own algorithm is as good.
     fn choose(&self, plan: &Plan) -> Result<Configuration, String> {
-        let chosen = plan.within(self.limits.plan).ok_or("nothing does with the limit")?;
+        let chosen = plan.within(self.limit).ok_or("nothing does with the limit")?;
         let time_ms = self.time_ms(chosen);
-        match self.own_ms(plan) {
+        // An algorithm of cuDNN's would have its workspace beside a total, and an engine has it in any case.
+        let is_divided = Settings::get().total.is_some() && self.today_ms.is_none();
+        match self.own_ms(plan).filter(|_| !is_divided) {
             Some(own_ms) if time_ms > (1.0 - WORTH) * own_ms => {
                 Err(format!("{chosen} takes {time_ms:.3} ms, which is not worth it"))
             }
@@ -213,13 +219,12 @@ impl Question<'_> {
             }
             _ => "the fastest measured was chosen".to_owned(),
         };
-        let rounded = |ms: f64| (ms * 1e4).round() / 1e4;
         let line = json!({
             "convolution": self.signature.to_string(),
             "got": got.map_or("cuDNN's own".to_owned(), Configuration::to_string),
             "got_ms": got.map(|got| rounded(self.time_ms(got))),
             "workspace_bytes": got.map(Configuration::workspace),
-            "limit_bytes": self.limits.plan,
+            "limit_bytes": self.limit,
             "own": own,
             "own_ms": plan.and_then(|plan| self.own_ms(plan)).filter(|&ms| ms > 0.0).map(rounded),
             "why": why,
@@ -235,7 +240,7 @@ fn known(signature: &Signature) -> Option<Arc<Plan>> {
 /// Bytes of workspace of the virtual algorithm: what Find or Get said, or what a default needs, if they were asked
 /// about another convolution.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
-    let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed)).filter(|&bytes| bytes > 0);
+    let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed));
     let default = || Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm));
     taken_over(|| promised().or_else(default)).flatten()
 }
@@ -245,7 +250,10 @@ pub(crate) fn run(call: &Call, arguments: Arguments) -> Status {
     let divided = || {
         let signature = signature(call)?;
         let is_alike = |[z, ..]: [Raw; 5]| signature.is_result(z);
-        arguments.epilogue.is_none_or(is_alike).then(|| known(&signature)?.run(call, arguments))?
+        arguments
+            .epilogue
+            .is_none_or(is_alike)
+            .then(|| division::run(&known(&signature)?, call, arguments, DEFAULT_MS))?
     };
     taken_over(|| divided().unwrap_or_else(|| call.launch_default(&arguments))).unwrap_or(NOT_SUPPORTED)
 }

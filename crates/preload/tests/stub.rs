@@ -113,12 +113,40 @@ fn the_limit_comes_from_the_cap_or_the_default() {
     let said = stub
         .passes("limits4", &[FOUR_MIB, ("UCUDNN_BATCH_SIZE_POLICY", "some"), ("CUDNN_CONV_WSCAP_DBG", "4")]);
     assert_eq!(said.matches("UCUDNN_BATCH_SIZE_POLICY is ignored").count(), 1, "{said}");
-    // A total stands above all of them, unless it is 0.
+    // A total of 0 is none.
     let cap = ("CUDNN_CONV_WSCAP_DBG", "4");
-    stub.passes("limits8", &[FOUR_MIB, cap, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "8MiB")]);
     stub.passes("limits4", &[FOUR_MIB, cap, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "0")]);
     let said = stub.passes("limits4", &[FOUR_MIB, ("UCUDNN_TOTAL_WORKSPACE_SIZE", "1 EB")]);
     assert_eq!(said.matches("UCUDNN_TOTAL_WORKSPACE_SIZE is ignored").count(), 1, "{said}");
+}
+
+/// Above every limit.
+const TOTAL: [(&str, &str); 3] =
+    [FOUR_MIB, ("CUDNN_CONV_WSCAP_DBG", "4"), ("UCUDNN_TOTAL_WORKSPACE_SIZE", "8MiB")];
+
+#[test]
+fn a_total_is_divided_anew_whenever_another_convolution_runs() {
+    let stub = Stub::new();
+    assert_eq!(stub.passes("total", &TOTAL), "");
+    assert_eq!(stub.passes("streams", &TOTAL), "");
+    graphs_pass("total", &TOTAL);
+
+    let variables = [&TOTAL[..], &[("MICROBATCH_REPORT", "total.json")]].concat();
+    stub.passes("total", &variables);
+    let text = fs::read_to_string(stub.path("total.json")).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let got: Vec<_> = report.as_array().expect("a list").iter().map(|line| &line["got"]).collect();
+    assert_eq!(
+        serde_json::json!(got),
+        serde_json::json!(["4x2 FFT_TILING", "16x2 FFT_TILING", "8x2 FFT_TILING"])
+    );
+}
+
+#[test]
+fn without_room_for_a_total_convolutions_run_without_workspace() {
+    let variables = [&TOTAL[..], &[("STUB_MEMORY", "5242880")]].concat();
+    let said = Stub::new().passes("crowded", &variables);
+    assert_eq!(said, "microbatch: convolutions run without workspace: the GPU has no room for the total\n");
 }
 
 #[test]

@@ -247,6 +247,22 @@ static void capture(void) {
     CHECK(stub_allocations == allocations && stub_events == events && stub_waits == waits);
 }
 
+// Under a total of 8 MiB ours take the places of the first two engines, one after the other, in memory of their own.
+static void total(void) {
+    void *plans[3];
+    plans_of(graph_of(0, 16, FLOAT, NCHW, PLAIN), 1, plans);
+    for (int i = 0; i < 3; i++) CHECK(get(plans[i], 402) == 2 * EIGHTHS[i] * MIB);
+    int eights = pieces(0, 8), fours = pieces(0, 4), own = stub_engines[1];
+    run_and_compare(plans[0], 0, 16, FLOAT, NCHW, 0, 0);
+    CHECK(pieces(0, 8) == eights + 2 && pieces(0, 4) == fours);
+    run_and_compare(plans[1], 0, 16, FLOAT, NCHW, 0, 0), run_and_compare(plans[0], 0, 16, FLOAT, NCHW, 0, 0);
+    CHECK(pieces(0, 8) == eights + 2 && pieces(0, 4) == fours + 8 && stub_bytes < 8 * MIB + 4096);
+    // Without a segment the engine is faster.
+    stub_capturing = 1;
+    run_and_compare(plans[1], 0, 16, FLOAT, NCHW, 0, 0);
+    CHECK(stub_engines[1] == own + 1 && pieces(0, 4) == fours + 8);
+}
+
 // A caller that gives no workspace, or names no operands.
 static void careless(void) {
     void *plans[3];
@@ -298,6 +314,7 @@ int run(const char *scenario) {
     if (!strcmp(scenario, "slower")) slower();
     if (!strcmp(scenario, "foreign")) foreign();
     if (!strcmp(scenario, "capture")) capture();
+    if (!strcmp(scenario, "total")) total();
     if (!strcmp(scenario, "careless")) careless();
     if (!strcmp(scenario, "threads")) threads();
     if (!strcmp(scenario, "untouched")) untouched();

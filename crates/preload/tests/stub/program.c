@@ -297,6 +297,70 @@ static void fused(void) {
     }
 }
 
+// Runs what Find or Get answers with no workspace of ours; returns where the last micro-batch has its workspace.
+static char *run_divided(Conv *c, int piece) {
+    int before = stub_calls[c->op][TILING[c->op]][piece], all = stub_all_calls();
+    run_and_compare(c, 0x6d62, 0, 2, 0.5, NCHW);
+    CHECK(stub_calls[c->op][TILING[c->op]][piece] == before + c->n / piece && stub_all_calls() == all + c->n / piece);
+    return stub_scratch;
+}
+
+// Three convolutions under a total of 8 MiB, each asked about just before it runs for the first time, as PyTorch does.
+static void total(void) {
+    Conv all[4];
+    int samples[4] = {16, 8, 32, 16}, pieces[4][4] = {{8}, {4, 4}, {2, 2, 4}, {2, 2, 2, 2}}, found;
+    char *places[4];
+    for (int i = 0; i < 4; i++) {
+        all[i] = i < 3 ? make(i, samples[i], FLOAT, NCHW) : all[0];
+        // The last one is the first once more, in another stream.
+        if (i == 3) all[i].handle = &all;
+        Answer first = ask(&all[i], i ? FIND : FIND_EX, 8, 64 * MIB, &found);
+        CHECK(first.algorithm == 0x6d62 && first.memory == 0);
+        for (int k = i; k >= 0; k--) places[k] = run_divided(&all[k], pieces[i][k]);
+    }
+    // Nobody writes into what another one has, and together they have no more than the total.
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++) CHECK(labs(places[i] - places[k]) >= (long)(2 * MIB));
+    CHECK(stub_bytes >= 8 * MIB && stub_bytes < 8 * MIB + 4096);
+    size_t bytes = 1;
+    void **d = all[0].descriptors;
+    CHECK(cudnnGetConvolutionForwardWorkspaceSize(0, d[0], d[1], all[0].convolution, d[2], 0x6d62, &bytes) == 0 && bytes == 0);
+    // What is captured may run beside all of them, whenever it is replayed.
+    int slow = stub_calls[FORWARD][0][16], allocations = stub_allocations;
+    stub_capturing = 1;
+    run_and_compare(&all[0], 0x6d62, 0, 2, 0.5, NCHW);
+    CHECK(stub_calls[FORWARD][0][16] == slow + 1);
+    stub_capturing = 0;
+    for (int i = 0; i < 4; i++) CHECK(run_divided(&all[i], 2) == places[i]);
+    CHECK(stub_allocations == allocations);
+}
+
+// Convolutions in streams of their own, each of which divides the total while others run.
+static void *in_stream(void *stream) {
+    Conv c = make(FORWARD, 8 << (size_t)stream % 3, FLOAT, NCHW);
+    int found;
+    c.handle = stream;
+    CHECK(ask(&c, GET, 8, 0, &found).memory == 0);
+    for (int i = 0; i < 50; i++) run_and_compare(&c, 0x6d62, 0, 2, 0.5, NCHW);
+    CHECK(stub_bytes < 8 * MIB + 4096);
+    return 0;
+}
+static void streams(void) {
+    pthread_t all[8];
+    for (size_t i = 0; i < 8; i++) pthread_create(&all[i], 0, in_stream, (void *)(i + 1));
+    for (int i = 0; i < 8; i++) pthread_join(all[i], 0);
+}
+
+// Where the GPU has room for what one needs, but not for two.
+static void crowded(void) {
+    Conv first = make(FORWARD, 16, FLOAT, NCHW), second = make(BACKWARD_FILTER, 16, FLOAT, NCHW);
+    int found;
+    ask(&first, GET, 8, 0, &found), run_divided(&first, 4);
+    ask(&second, GET, 8, 0, &found);
+    run_and_compare(&second, 0x6d62, 0, 2, 0.5, NCHW), run_and_compare(&first, 0x6d62, 0, 2, 0.5, NCHW);
+    CHECK(stub_calls[FORWARD][0][16] > 0 && stub_calls[BACKWARD_FILTER][0][16] > 0 && stub_bytes == 0);
+}
+
 // Everything as if nobody stood before cuDNN.
 static void untouched(void) {
     for (int op = 0; op < 3; op++) {
@@ -325,6 +389,9 @@ int run(const char *scenario) {
     if (!strcmp(scenario, "foreign")) foreign();
     if (!strcmp(scenario, "worth")) worth();
     if (!strncmp(scenario, "limits", 6)) limits(scenario + 6);
+    if (!strcmp(scenario, "total")) total();
+    if (!strcmp(scenario, "streams")) streams();
+    if (!strcmp(scenario, "crowded")) crowded();
     if (!strcmp(scenario, "forked")) forked();
     if (!strcmp(scenario, "capture")) capture();
     if (!strcmp(scenario, "threads")) threads();

@@ -9,12 +9,16 @@ extern double stub_clock_ms;
 extern int stub_capturing, stub_device;
 // Calls that allocate, create events, or wait.
 extern int stub_allocations, stub_events, stub_waits;
+// Bytes of memory that are allocated now.
+extern size_t stub_bytes;
 
 // Of cuDNN: how often convolutions of so many samples (at most 64) ran with an algorithm.
 extern int stub_calls[3][16][65];
 int stub_all_calls(void);
 // The arithmetic of the last one (`cudnnMathType_t`).
 extern int stub_math;
+// Its workspace.
+extern char *stub_scratch;
 
 // Of its operation graphs: how often an engine ran them.
 extern int stub_engines[3];

@@ -1,0 +1,103 @@
+//! A total of workspace, divided among the convolutions that run on a GPU (WD), in memory of the library's own.
+//!
+//! A caller is told how much workspace to give for a convolution before it asks about the next one, and gives as much
+//! from then on. So it is told to give none, and all is divided again whenever another convolution runs.
+
+use crate::{
+    call::{Arguments, Call},
+    cudnn::{Raw, Status},
+    driver::{Memory, is_recording, relaxed, stream_number},
+    plan::Plan,
+    report,
+    settings::Settings,
+    shared::{lock, warn},
+};
+use planner::{ARENA_ALIGNMENT, Bytes, Cost, divide_exact};
+use std::{
+    collections::BTreeMap,
+    ffi::c_int,
+    iter,
+    ptr::null_mut,
+    sync::{Arc, Mutex},
+};
+
+/// What a default of cuDNN takes, which nobody has measured: too long.
+pub(crate) const DEFAULT_MS: f64 = 1e6;
+
+/// The part of a convolution, which has one for each stream that it runs in: only a stream keeps its work in order.
+struct Segment {
+    plan: Arc<Plan>,
+    stream: u64,
+    /// What it takes without us, and without a segment.
+    own_ms: f64,
+    offset: usize,
+    bytes: usize,
+}
+
+/// How the total is divided on a GPU.
+#[derive(Default)]
+struct Division {
+    segments: Vec<Segment>,
+    memory: Option<Memory>,
+}
+
+/// Runs a plan in the workspace that its caller gives, or, of a total, in its segment. Nothing if that does not do, or
+/// if what the caller has without us, and takes `own_ms`, is faster there.
+pub(crate) fn run(plan: &Arc<Plan>, call: &Call, mut arguments: Arguments, own_ms: f64) -> Option<Status> {
+    static DIVISIONS: Mutex<BTreeMap<c_int, Arc<Mutex<Division>>>> = Mutex::new(BTreeMap::new());
+    let Some(total) = Settings::get().total else { return plan.run(call, arguments) };
+    // A lock for each GPU: dividing waits for the GPU, whose work may wait for another one.
+    let division = Arc::clone(lock(&DIVISIONS).entry(plan.signature.device).or_default());
+    // Held until the launch, so that nobody frees the segment before.
+    let mut division = lock(&division);
+    // What is captured may run at any later time, beside whatever has the same memory then: it has no segment.
+    let stream = Some(call.stream()).filter(|&stream| !is_recording(stream)).and_then(stream_number);
+    let segment = stream.and_then(|stream| division.segment(plan, stream, own_ms, total));
+    arguments.workspace = segment.unwrap_or((null_mut(), 0));
+    plan.within(arguments.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
+    plan.run(call, arguments)
+}
+
+impl Division {
+    /// Address and bytes of a convolution's segment. Divides anew if it has none yet.
+    fn segment(&mut self, plan: &Arc<Plan>, stream: u64, own_ms: f64, total: Bytes) -> Option<(Raw, usize)> {
+        let is_it = |known: &Segment| known.stream == stream && known.plan.signature == plan.signature;
+        let place = self.segments.iter().position(is_it).unwrap_or_else(|| {
+            self.segments.push(Segment { plan: Arc::clone(plan), stream, own_ms, offset: 0, bytes: 0 });
+            relaxed(|| self.divide(total));
+            self.segments.len() - 1
+        });
+        let (segment, memory) = (&self.segments[place], self.memory.as_ref()?);
+        Some((memory.address.wrapping_byte_add(segment.offset), segment.bytes))
+    }
+
+    /// Divides the total for the least sum of all times, in new memory.
+    fn divide(&mut self, total: Bytes) {
+        let groups: Vec<Vec<Cost>> = self.segments.iter().map(Segment::choices).collect();
+        // Everyone can do with nothing.
+        let picks = divide_exact(&groups, total).map_or_else(Vec::new, |division| division.picks);
+        let mut end = 0;
+        for ((segment, choices), pick) in self.segments.iter_mut().zip(groups).zip(picks) {
+            (segment.offset, segment.bytes) = (end, choices[pick].workspace.0 as usize);
+            end += segment.bytes;
+            let ours = segment.plan.within(segment.bytes).filter(|ours| ours.time_ms() <= segment.own_ms);
+            report::divided(&segment.plan.signature, ours);
+        }
+        // To free the old memory waits for what still works on it.
+        self.memory = None;
+        self.memory = Memory::new(end);
+        if self.memory.is_none() {
+            warn("convolutions run without workspace: the GPU has no room for the total");
+        }
+    }
+}
+
+impl Segment {
+    fn choices(&self) -> Vec<Cost> {
+        let ours = self.plan.front.iter().map(|configuration| {
+            let Cost { time_ms, workspace } = configuration.cost();
+            Cost { time_ms, workspace: workspace.align_up(ARENA_ALIGNMENT) }
+        });
+        iter::once(Cost { time_ms: self.own_ms, workspace: Bytes(0) }).chain(ours).collect()
+    }
+}
