@@ -7,7 +7,7 @@ use crate::{
 };
 use memory::{Action, Buffer, LayerMemory, Outline, Place, Schedule};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel};
-use std::{cmp::Reverse, rc::Rc};
+use std::cmp::Reverse;
 
 /// Most layers that are shown: those with the largest workspaces.
 const MOST_LAYERS: usize = 12;
@@ -33,7 +33,7 @@ type LayerParts<'s> = (&'s str, [Bytes; 4]);
 
 impl Study {
     /// Plans for every kernel undivided with plenty of workspace, and in micro-batches with little.
-    pub(super) fn plenty_and_little(&self) -> Option<[Rc<Plan>; 2]> {
+    pub(super) fn plenty_and_little(&self) -> Option<[Plan; 2]> {
         Some([self.limited(BatchSizePolicy::Undivided, LIMITS[2])?, self.limited(self.finest, USUAL)?])
     }
 
@@ -42,7 +42,7 @@ impl Study {
         let plans = self.plenty_and_little()?;
         let layers = self.layers.iter().map(|LayerMemory { name, data, diff, weights, .. }| {
             let own = |planned: &&PlannedKernel| planned.kernel.name == *name;
-            let workspace = |plan: &Rc<Plan>| plan.kernels.iter().filter(own).map(|k| k.workspace).max();
+            let workspace = |plan: &Plan| plan.kernels.iter().filter(own).map(|k| k.workspace).max();
             let [plenty, little] = plans.each_ref().map(|plan| workspace(plan).unwrap_or_default());
             (name.as_str(), [*data + *diff, *weights, plenty, little])
         });

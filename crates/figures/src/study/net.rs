@@ -1,6 +1,6 @@
 //! A whole net: policies and limits, the price of a MiB, one total shared or divided.
 
-use super::{LIMITS, Study, USUAL, tone};
+use super::{LIMITS, Study, USUAL, of_sizes, tone};
 use crate::{
     draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
     number::{percent, times},
@@ -63,7 +63,7 @@ impl Study {
         let mut data = Data::new("policy limit_bytes time_ms price_ms_per_mib");
         let (mut falls, mut prices, mut curves) = (Vec::new(), Vec::new(), Vec::new());
         for &policy in self.policies() {
-            let curve = self.fronts(&self.kernels, policy)?.curve(WorkspacePolicy::Wr);
+            let curve = self.fronts(&of_sizes(policy)).ok()?.curve(WorkspacePolicy::Wr);
             for point in curve.points() {
                 let price = curve.price_ms_per_mib(point.workspace);
                 row!(data; policy.to_string(), point.workspace, point.time_ms, price);
