@@ -12,7 +12,7 @@ mod plots;
 pub use across::figures;
 pub use claims::claims;
 pub use page::page;
-pub use plots::{LearningCurve, learning_curves, limit_figure, plan_figure, scaling_figure};
+pub use plots::{limit_figure, plan_figure};
 
 use crate::draw::{Data, Figure, Panel, Tone};
 use memory::{LayerMemory, Outline};
