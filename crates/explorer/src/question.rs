@@ -1,7 +1,7 @@
 //! What the page asks.
 
 use ::memory::{LayerMemory, Outline};
-use planner::{Bytes, ConvShape, Kernel, Math, PlanOptions, WorkspacePolicy};
+use planner::{ConvShape, Kernel, Math, PlanOptions};
 use serde::Deserialize;
 
 /// A question.
@@ -31,7 +31,7 @@ pub(crate) struct Net {
 }
 
 /// Plan a net.
-#[derive(Clone, PartialEq, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct PlanQuestion {
     pub(crate) net: String,
     pub(crate) gpu: String,
@@ -42,15 +42,6 @@ pub(crate) struct PlanQuestion {
     pub(crate) in_memory: bool,
     /// The kernel whose cliff is drawn.
     pub(crate) kernel: Option<String>,
-}
-
-impl PlanQuestion {
-    /// What desirable sets depend on.
-    pub(crate) fn without_limit(&self) -> Self {
-        let (limit, workspace_policy) = (Bytes::ZERO, WorkspacePolicy::Wr);
-        let options = PlanOptions { limit, workspace_policy, ..self.options.clone() };
-        Self { options, in_memory: false, kernel: None, ..self.clone() }
-    }
 }
 
 /// Refuses what is no convolution, in a sentence.
