@@ -168,7 +168,7 @@ impl Area<'_> {
                 }
             }
             (Form::Area, _) => canvas.polygon(&points, tone),
-            (Form::Dot, &[at]) => canvas.dot(at, RADIUS, tone),
+            (Form::Dot, _) => points.iter().for_each(|&at| canvas.dot(at, RADIUS, tone)),
             _ => (),
         }
     }
@@ -228,7 +228,7 @@ impl Area<'_> {
             let points = self.points(mark);
             let around = |a, b| Frame::between(a, b).grown(RADIUS, RADIUS);
             match mark.form {
-                Form::Dot => taken.push(around(points[0], points[0])),
+                Form::Dot => taken.extend(points.iter().map(|&at| around(at, at))),
                 Form::Bar => taken.push(Frame::between(points[0], points[1])),
                 Form::Line => taken.extend(points.windows(2).map(|pair| around(pair[0], pair[1]))),
                 _ => (),

@@ -56,25 +56,24 @@ fn programme(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new(columns);
     let (mut seconds, mut binaries) = (Vec::new(), Vec::new());
     for study in nets(studies, Math::Fp32) {
-        let (net, mut measuring, mut variables) = (study.label(), Vec::new(), Vec::new());
         for &policy in study.policies() {
             let (kernels, fronts) = (&study.kernels, study.fronts(&of_sizes(policy)).ok()?);
             let largest = fronts.iter().map(|(_, set)| set.len()).max()?;
             let ((sum, solving_ms), measuring_s) = (study.ilp(policy)?, study.measuring_s(policy));
-            row!(data; study.title, study.mini_batch(), policy.to_string(), measuring_s, kernels.len(), largest, sum, solving_ms);
-            let bar = |length, text| Bar::new(length, tone(policy), format!("{policy} {text}"));
-            measuring.push(bar(measuring_s, format!("{measuring_s:.2}")));
+            row!(data; study.title, study.mini_batch(), policy, measuring_s, kernels.len(), largest, sum, solving_ms);
+            let bar =
+                |length, text| Bar::new(study.label(), length, tone(policy), format!("{policy} {text}"));
+            seconds.push(bar(measuring_s, format!("{measuring_s:.2}")));
             let solving = solving_ms.map_or_else(String::new, |ms| format!(", {ms:.2} ms"));
-            variables.push(bar(sum as f64, format!("{sum}{solving}")));
+            binaries.push(bar(sum as f64, format!("{sum}{solving}")));
         }
-        seconds.push((net.clone(), measuring));
-        binaries.push((net, variables));
     }
     let first = nets(studies, Math::Fp32).next()?;
-    let panel = |title: &str, groups| Panel::bars(|most| Axis::from_zero(title, 1.7 * most), groups, 58.0);
+    let panel =
+        |title: &str, bars: &[Bar]| Panel::bars(|most| Axis::from_zero(title, 1.7 * most), bars, 58.0);
     let panels = vec![
-        panel("seconds to run every algorithm once", seconds),
-        panel("binary variables of the ILP, and how long it took to solve", binaries),
+        panel("seconds to run every algorithm once", &seconds),
+        panel("binary variables of the ILP, and how long it took to solve", &binaries),
     ];
     let caption = format!(
         "Above: in how many seconds every algorithm runs once at every size, which a profile repeats. Below: the 0-1 ILP that \
@@ -100,7 +99,7 @@ fn gains(list: &Study) -> Option<Figure> {
                 row!(data; name, format!("{r}x{s}"), list.mini_batch(), limit, undivided_ms, planned.time_ms(), ratio);
             }
             let points = (1..).zip(&gains).map(|(rank, gain)| [f64::from(rank), gain.0]);
-            let line = Drawn::new(Form::Line, points, Tone::of(place)).named(limit.to_string());
+            let line = Drawn::new(Form::Line, points, Tone::of(place)).named(limit);
             panels.entry(filter).or_default().push(line);
         }
     }

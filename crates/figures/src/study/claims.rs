@@ -64,11 +64,11 @@ pub fn claims(devices: &[Vec<Study>]) -> Data {
         for (of, on, paper, here) in claims {
             let same = |study: &Option<&Study>| here(study.filter(|study| study.finest == first.finest)?);
             let found: Vec<Option<f64>> = named.iter().map(same).collect();
-            let both = |found: &Option<f64>| [found.map(rounded), found.map(|found| rounded(found / paper))];
-            let words =
-                [json!(first.label()), json!(of.replace("all sizes", finest)), json!(paper), json!(on)];
             if found.iter().any(Option::is_some) {
-                data.row(words.into_iter().chain(found.iter().flat_map(both).map(|cell| json!(cell))));
+                let words =
+                    [json!(first.label()), json!(of.replace("all sizes", finest)), json!(paper), json!(on)];
+                let both = found.iter().flat_map(|found| [*found, found.map(|found| found / paper)]);
+                data.row(words.into_iter().chain(both.map(|cell| json!(cell.map(rounded)))));
             }
         }
     }

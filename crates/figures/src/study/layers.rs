@@ -75,14 +75,12 @@ impl Study {
              with up to {limit} for each kernel ({plenty_ms:.1} ms). Lower bars: micro-batches with up to {USUAL} \
              ({little_ms:.1} ms). Of all layers {best} saves most: it takes {saved:.2} times less."
         );
-        let group = |(name, parts): LayerParts<'_>| {
-            let part = |at: usize| (parts[at].0 as f64, KEY[at].0, String::new());
-            let bars =
-                [[0, 1, 2], [0, 1, 3]].map(|bar| Bar { parts: bar.map(part).into(), ..Bar::default() });
-            (name.to_owned(), bars.into())
+        let bar = |(name, parts): &LayerParts<'_>, bar: [usize; 3]| {
+            Bar::of_parts(name, bar.map(|at| (parts[at].0 as f64, KEY[at].0, String::new())), "")
         };
-        let groups = layers.into_iter().map(group).collect();
-        let panel = Panel::bars(|most| Axis::bytes_from_zero("memory", most), groups, 27.0).with_key(KEY);
+        let bars = layers.iter().flat_map(|layer| [bar(layer, [0, 1, 2]), bar(layer, [0, 1, 3])]);
+        let bars: Vec<Bar> = bars.collect();
+        let panel = Panel::bars(|most| Axis::bytes_from_zero("memory", most), &bars, 27.0).with_key(KEY);
         Some(self.figure("memory", "Memory by layer", caption, vec![panel], data))
     }
 

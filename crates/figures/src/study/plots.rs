@@ -29,17 +29,16 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     let mut kernels: Vec<&KernelReport> = plan.kernels.iter().collect();
     kernels.sort_by(|a, b| most(b).total_cmp(&most(a)));
     kernels.truncate(MOST);
-    let group = |kernel: &&KernelReport| {
+    let bars = |kernel: &KernelReport| {
         // The plan's own bar has the division beside it.
-        let texts = ["", &kernel.division, ""];
-        let bars = zip(times(kernel), zip(BARS, texts));
-        let bars = bars.filter_map(|(ms, ((tone, _), text))| Some(Bar::new(ms?, tone, text)));
-        (kernel.name(), bars.collect())
+        let marks = zip(BARS, ["", &kernel.division, ""]);
+        let bar = |(ms, ((tone, _), text)): (Option<f64>, _)| Some(Bar::new(kernel.name(), ms?, tone, text));
+        zip(times(kernel), marks).filter_map(bar).collect::<Vec<_>>()
     };
-    let groups = kernels.iter().map(group).collect();
-    let bars = if plan.kernels.iter().any(|kernel| kernel.measured_ms.is_some()) { 3 } else { 2 };
-    let panel = Panel::bars(|most| Axis::from_zero("ms", 1.3 * most), groups, 19.0 * bars as f64);
-    let panels = vec![panel.with_key(BARS[..bars].iter().copied())];
+    let kinds = if plan.kernels.iter().any(|kernel| kernel.measured_ms.is_some()) { 3 } else { 2 };
+    let bars: Vec<Bar> = kernels.into_iter().flat_map(bars).collect();
+    let panel = Panel::bars(|most| Axis::from_zero("ms", 1.3 * most), &bars, 19.0 * kinds as f64);
+    let panels = vec![panel.with_key(BARS[..kinds].iter().copied())];
     let title = format!("{subject}: {}", plan.policies());
     let figure = Figure::new("plan", title, source.to_owned(), panels, data);
     Figure { caption: plan.totals(), width: Figure::PAGE, ..figure }
@@ -57,7 +56,7 @@ pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, subject: &str, source: &st
     let policy = plan.options.batch_size_policy;
     let mut marks = vec![Drawn::steps(&curves[0], range, tone(Undivided)).named("undivided")];
     if policy != Undivided {
-        marks.push(Drawn::steps(&curves[1], range, tone(All)).named(policy.to_string()));
+        marks.push(Drawn::steps(&curves[1], range, tone(All)).named(policy));
     }
     let (at, ms) = (limit.0 as f64, plan.time_ms);
     marks.push(Drawn::new(Form::Dot, [[at, ms]], Tone::Ink).named(format!("{ms:.2} ms at {limit}")));
