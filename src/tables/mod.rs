@@ -44,7 +44,7 @@ impl<'a> RecordedDevice<'a> {
     /// Whether it is a GPU. What cannot be read is refused when it is planned with.
     pub(crate) fn is_gpu(self) -> bool {
         match self {
-            Self::File(file) => read_table(file).map_or(true, |table| is_of_gpu(&table)),
+            Self::File(file) => read_table(file).ok().is_none_or(|table| is_of_gpu(&table)),
             Self::Shipped(_) => true,
         }
     }

@@ -85,25 +85,25 @@ impl Study {
         let mut data = Data::new("algorithm micro_batch time_ms images_per_ms workspace_bytes");
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
         let recorded = (1..=kernel.mini_batch).filter_map(|size| self.table.measurements(&kernel.id, size));
-        let recorded: Vec<&[Measurement]> = recorded.collect();
-        for measured in recorded.iter().copied().flatten() {
+        for measured in recorded.flatten() {
             let Measurement { algorithm, micro_batch, time_ms, workspace, .. } = measured;
             row!(data; algorithm, micro_batch, time_ms, speed(measured), workspace);
             series.entry(algorithm).or_default().push(measured);
         }
         let fastest = |rows: &[&Measurement]| rows.iter().map(|row| speed(row)).fold(0.0, f64::max);
         // Of some algorithms there are but a few sizes that no other beats in everything.
-        series.retain(|_, rows| rows.len() >= recorded.len().min(9));
+        let most = series.values().map(Vec::len).max()?;
+        series.retain(|_, rows| rows.len() >= most.min(9));
         let mut series = Vec::from_iter(series);
         series.sort_by(|a, b| fastest(&b.1).total_cmp(&fastest(&a.1)));
         series.truncate(5);
         let (best, rows) = series.first()?;
         let top = fastest(rows);
         let Measurement { micro_batch, workspace, .. } = rows.iter().find(|row| speed(row) > 0.9 * top)?;
-        let most = rows.last()?.workspace;
+        let all = rows.last()?.workspace;
         let caption = format!(
             "{kernel}: {best} computes {top:.0} images in a millisecond at best, and at {micro_batch} samples it is within a \
-             tenth of that, with {workspace} of workspace instead of {most}."
+             tenth of that, with {workspace} of workspace instead of {all}."
         );
         let lines = |value: &dyn Fn(&Measurement) -> f64| -> Vec<Drawn> {
             let line = |(place, (name, rows)): (usize, &(&Algorithm, Vec<&Measurement>))| {

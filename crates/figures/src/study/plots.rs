@@ -54,15 +54,14 @@ pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, subject: &str, source: &st
     let last = chosen[1].max(undivided[1]).max(limit).max(Bytes(2 * first.0));
     let range = [first, Bytes(last.0.saturating_mul(2))];
     let policy = plan.options.batch_size_policy;
-    let mut marks = vec![Drawn::steps(&curves[0], range, tone(Undivided)).named("undivided")];
+    let (at, ms) = (limit.0 as f64, plan.time_ms);
+    let here = Drawn::new(Form::Line, [[at, 0.0], [at, f64::INFINITY]], Tone::Ink);
+    let mut marks = vec![here, Drawn::steps(&curves[0], range, tone(Undivided)).named("undivided")];
     if policy != Undivided {
         marks.push(Drawn::steps(&curves[1], range, tone(All)).named(policy));
     }
-    let (at, ms) = (limit.0 as f64, plan.time_ms);
     marks.push(Drawn::new(Form::Dot, [[at, ms]], Tone::Ink).named(format!("{ms:.2} ms at {limit}")));
     let panel = Panel::new(Axis::bytes("limit", range), |most| Axis::from_zero(ALL_MS, most), marks, 240.0);
-    let here = Drawn::new(Form::Line, [[at, 0.0], [at, panel.y.range[1]]], Tone::Ink);
-    let panel = Panel { marks: [vec![here], panel.marks].concat(), ..panel };
     let title = format!("Time against the limit: {subject}");
     Figure::new("curve", title, source.to_owned(), vec![panel], Data::default())
 }
