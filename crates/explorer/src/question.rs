@@ -1,6 +1,6 @@
 //! What the page asks.
 
-use ::memory::{LayerMemory, Outline};
+use ::memory::Outline;
 use planner::{ConvShape, Kernel, Math, PlanOptions};
 use serde::Deserialize;
 
@@ -26,8 +26,6 @@ pub(crate) struct Net {
     pub(crate) kernels: Vec<Kernel>,
     #[serde(default)]
     pub(crate) outline: Outline,
-    #[serde(default)]
-    pub(crate) layer_memory: Vec<LayerMemory>,
 }
 
 /// Plan a net.

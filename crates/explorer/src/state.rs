@@ -66,10 +66,9 @@ impl State {
     pub(crate) fn prepare(&mut self, question: &PlanQuestion) -> Result<&Prepared, Box<dyn Error>> {
         let PlanQuestion { net, gpu, math, mini_batch, options, .. } = question;
         let subject = (net.clone(), gpu.clone(), *math, *mini_batch, options.batch_size_policy);
-        let prepared = match self.prepared.take() {
-            Some((known, prepared)) if known == subject => prepared,
-            _ => self.made(question)?,
-        };
+        // What is not wanted any more goes first: a table that nobody else holds is completed in place.
+        let known = self.prepared.take().filter(|(known, _)| *known == subject);
+        let prepared = known.map_or_else(|| self.made(question), |(_, prepared)| Ok(prepared))?;
         Ok(&self.prepared.insert((subject, prepared)).1)
     }
 
@@ -77,7 +76,7 @@ impl State {
         let PlanQuestion { net: name, gpu, math, mini_batch, options, .. } = question;
         let net = self.nets.get(name).ok_or_else(|| format!("there is no net {name}"))?;
         let table = self.tables.get_mut(gpu).ok_or_else(|| format!("nothing was recorded on {gpu}"))?;
-        let Net { kernels, outline, layer_memory } = net.clone().at(*mini_batch, *math);
+        let Net { kernels, outline } = net.clone().at(*mini_batch, *math);
         let estimate = table.complete(&kernels, options)?;
         let study = Study {
             title: name.clone(),
@@ -86,7 +85,6 @@ impl State {
             finest: options.batch_size_policy,
             is_recorded: true,
             outline,
-            layers: layer_memory,
             ..Study::default()
         };
         Ok((study, estimate))
