@@ -1,6 +1,6 @@
 //! What trainings say, drawn over their course.
 
-use crate::draw::{Axis, Data, Drawn, Figure, Form, LEADING, Panel, Tone, row};
+use crate::draw::{Axis, Drawn, Figure, Form, LEADING, Panel, Tone};
 
 /// A number that a training says again and again.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,10 +15,6 @@ pub struct LearningCurve {
 
 /// Losses above, and everything else below, over what `place` says.
 pub fn learning_curves(curves: &[LearningCurve], place: &str) -> Figure {
-    let mut data = Data::new(&format!("curve {} value", place.replace(' ', "_")));
-    for curve in curves {
-        curve.points.iter().for_each(|&[place, value]| row!(data; curve.name, place, value));
-    }
     let last =
         curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).fold(f64::MIN_POSITIVE, f64::max);
     let panel = |title: &str, is_loss: bool| {
@@ -34,8 +30,7 @@ pub fn learning_curves(curves: &[LearningCurve], place: &str) -> Figure {
         Some(Panel::new(x, y, of_kind().map(line).collect(), height))
     };
     let panels = [panel("loss", true), panel("accuracy", false)].into_iter().flatten().collect();
-    let figure = Figure::new("learning", "Learning curves".to_owned(), String::new(), panels, data);
-    Figure { width: Figure::PAGE, ..figure }
+    Figure { width: Figure::PAGE, ..Figure::new("Learning curves".to_owned(), String::new(), panels) }
 }
 
 #[cfg(test)]
@@ -50,7 +45,7 @@ mod tests {
             points: vec![[0.0, 2.0], [10.0, 1.0]],
         };
         let both = learning_curves(&[curve("train loss", true), curve("test accuracy", false)], "iteration");
-        assert_eq!((both.panels.len(), both.data.rows.len()), (2, 4));
+        assert_eq!(both.panels.len(), 2);
         let svg = both.svg();
         assert!(["train loss", "test accuracy", "iteration"].iter().all(|text| svg.contains(text)), "{svg}");
         assert_eq!(learning_curves(&[curve("loss", true)], "iteration").panels.len(), 1);

@@ -1,7 +1,7 @@
 //! What several GPUs bring that train one net together.
 
 use crate::{
-    draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone, row},
+    draw::{Axis, Drawn, Figure, Form, Panel, Tone},
     number::{ms, percent},
     table::Table,
 };
@@ -99,11 +99,7 @@ impl fmt::Display for ScalingReport {
 
 /// Images a second, and what remains of each GPU, over the number of GPUs, each of which trains `subject`.
 pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> Figure {
-    let mut data = Data::new("gpus step_ms images_per_s efficiency sums_ms hidden");
     let alone = scaling.points.first().map_or(1.0, |one| one.images_per_s);
-    for point in &scaling.points {
-        row!(data; point.gpus, point.step_ms, point.images_per_s, point.efficiency, point.sums_ms, point.hidden);
-    }
     let most = scaling.points.last().map_or(1, |last| last.gpus);
     let sizes = |title| Axis::counts(title, u32::try_from(most).unwrap_or(u32::MAX));
     let line = |name: &str, tone, value: &dyn Fn(&ScalingPoint) -> f64| {
@@ -126,7 +122,7 @@ pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> F
         Panel::new(sizes(""), images, speeds, 190.0),
         Panel::new(sizes("GPUs"), |_| Axis::from_zero("%", 100.0), parts, 130.0),
     ];
-    Figure::new("gpus", title, source.to_owned(), panels, data)
+    Figure::new(title, source.to_owned(), panels)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// A drawing with its words and numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Its file's name, without an ending.
+    /// The name of its files, without an ending, where its numbers are kept beside it.
     pub name: String,
     /// What it shows, in a line above it.
     pub title: String,
@@ -203,10 +203,10 @@ impl Figure {
     /// Width of a drawing for a whole page.
     pub(crate) const PAGE: f64 = 860.0;
 
-    /// A drawing as wide as a column, without a caption.
-    pub(crate) fn new(name: &str, title: String, source: String, panels: Vec<Panel>, data: Data) -> Self {
-        let (name, caption, width) = (name.to_owned(), String::new(), Self::COLUMN);
-        Self { name, title, caption, source, width, panels, data }
+    /// A drawing as wide as a column, without a caption, and without numbers that are to be kept under a name.
+    pub(crate) fn new(title: String, source: String, panels: Vec<Panel>) -> Self {
+        let [name, caption] = [String::new(), String::new()];
+        Self { name, title, caption, source, width: Self::COLUMN, panels, data: Data::default() }
     }
 }
 

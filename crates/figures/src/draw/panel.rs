@@ -311,7 +311,6 @@ fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::Data;
 
     #[test]
     fn names_keep_a_line_apart_and_stay_in_the_panel() {
@@ -323,7 +322,7 @@ mod tests {
     fn figure(marks: Vec<Drawn>, height: f64) -> Figure {
         let panel = Panel::new(Axis::from_zero("x", 100.0), |_| Axis::from_zero("y", 2.0), marks, height);
         let source = "a source with words enough to fill more than a line of it".to_owned();
-        Figure { width: 260.0, ..Figure::new("x", "A & B".to_owned(), source, vec![panel], Data::default()) }
+        Figure { width: 260.0, ..Figure::new("A & B".to_owned(), source, vec![panel]) }
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
                    are allowed, from the strictest class to any.".to_owned();
     let first = nets(studies, Math::Fp32).next()?;
     let title = format!("What accuracy costs: {}", first.device());
-    Some(Figure { caption, ..Figure::new("accuracy", title, first.source(), panels, data) })
+    Some(Figure { name: "accuracy".to_owned(), caption, data, ..Figure::new(title, first.source(), panels) })
 }
 
 /// What optimising takes: to measure, and to solve the papers' ILP, with its binary variables.
@@ -82,7 +82,7 @@ fn programme(studies: &[Study]) -> Option<Figure> {
         SOLVED.lines().next()?,
     );
     let title = format!("Time to optimise, and size of the integer programme: {}", first.device());
-    Some(Figure { caption, ..Figure::new("programme", title, first.source(), panels, data) })
+    Some(Figure { name: "programme".to_owned(), caption, data, ..Figure::new(title, first.source(), panels) })
 }
 
 /// What the kernels of a list of convolutions gain, from the one that gains most, a panel for each size of filters.

@@ -231,7 +231,7 @@ impl Study {
         let (net, samples, math, device) = (&self.title, self.mini_batch(), self.math(), self.device());
         let title = format!("{what}: {net}, mini-batch {samples}, {math}, {device}");
         let name = self.prefix.clone() + name;
-        Figure { caption, ..Figure::new(&name, title, self.source(), panels, data) }
+        Figure { name, caption, data, ..Figure::new(title, self.source(), panels) }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{net::ALL_MS, tone};
 use crate::{
     KernelReport, PlanReport,
-    draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
+    draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone},
 };
 use planner::{
     BatchSizePolicy::{All, Undivided},
@@ -20,11 +20,6 @@ const BARS: [(Tone, &str); 3] =
 
 /// Time of every kernel undivided, as planned, and as measured if it has run; of `subject`, measured on `source`.
 pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
-    let mut data = Data::new("kernel division undivided_ms planned_ms measured_ms workspace_bytes");
-    for kernel in &plan.kernels {
-        let [undivided, planned, measured] = times(kernel);
-        row!(data; kernel.name(), kernel.division, undivided, planned, measured, kernel.planned.workspace);
-    }
     let most = |kernel: &KernelReport| times(kernel).into_iter().flatten().fold(0.0, f64::max);
     let mut kernels: Vec<&KernelReport> = plan.kernels.iter().collect();
     kernels.sort_by(|a, b| most(b).total_cmp(&most(a)));
@@ -40,7 +35,7 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     let panel = Panel::bars(|most| Axis::from_zero("ms", 1.3 * most), &bars, 19.0 * kinds as f64);
     let panels = vec![panel.with_key(BARS[..kinds].iter().copied())];
     let title = format!("{subject}: {}", plan.policies());
-    let figure = Figure::new("plan", title, source.to_owned(), panels, data);
+    let figure = Figure::new(title, source.to_owned(), panels);
     Figure { caption: plan.totals(), width: Figure::PAGE, ..figure }
 }
 
@@ -63,7 +58,7 @@ pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, subject: &str, source: &st
     marks.push(Drawn::new(Form::Dot, [[at, ms]], Tone::Ink).named(format!("{ms:.2} ms at {limit}")));
     let panel = Panel::new(Axis::bytes("limit", range), |most| Axis::from_zero(ALL_MS, most), marks, 240.0);
     let title = format!("Time against the limit: {subject}");
-    Figure::new("curve", title, source.to_owned(), vec![panel], Data::default())
+    Figure::new(title, source.to_owned(), vec![panel])
 }
 
 fn times(kernel: &KernelReport) -> [Option<f64>; 3] {
