@@ -35,10 +35,9 @@ fn answer_or_error(state: &mut State, question: &str) -> String {
 }
 
 fn answered(state: &mut State, question: &str) -> Result<Value, Box<dyn Error>> {
-    let loaded = |mini_batch: u32| json!({ "mini_batch": mini_batch });
     match serde_json::from_str(question)? {
-        Question::Table { gpu, text } => state.add_table(gpu, &text).map(loaded),
-        Question::Net { name, net } => state.add_net(name, net).map(loaded),
+        Question::Table { gpu, text } => state.add_table(gpu, &text).map(|()| json!({})),
+        Question::Net { name, net } => Ok(json!({ "mini_batch": state.add_net(name, net)? })),
         Question::Plan(question) => Ok(to_value(answer(state.prepare(&question)?, &question)?)?),
     }
 }

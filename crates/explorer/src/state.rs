@@ -38,17 +38,16 @@ type Subject = (String, String, Math, u32, BatchSizePolicy);
 pub(crate) type Prepared = (Study, Option<EstimateReport>);
 
 impl State {
-    /// Takes over a table, and says what its largest micro-batch is; of a GPU, more are added.
-    pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<u32, Box<dyn Error>> {
+    /// Takes over a table; of a GPU, more are added.
+    pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<(), Box<dyn Error>> {
         let table = CostTable::from_json_lines(text)?;
-        let largest = table.iter().map(|(_, size, _)| size).max().unwrap_or(1);
         let known = self.tables.get(&gpu).map(|known| known.recorded.clone());
         let mut recorded = known.unwrap_or_else(|| CostTable::new(table.device.clone()));
         recorded.merge(table)?;
         let completed = Arc::new(recorded.clone());
         self.tables.insert(gpu, Table { recorded, completed, ..Table::default() });
         self.prepared = None;
-        Ok(largest)
+        Ok(())
     }
 
     /// Takes over a net, and says what its mini-batch is.
