@@ -4,7 +4,8 @@ use crate::{Console, Error};
 use ::figures::{
     PlanReport, ScalingReport,
     draw::{Data, Figure},
-    study::{plan_figure, scaling_figure},
+    scaling_figure,
+    study::plan_figure,
 };
 use std::{
     fs, io,
@@ -44,13 +45,13 @@ pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) 
 
 /// Writes rows as CSV.
 pub(super) fn write_data(file: &Path, data: &Data) -> Result<(), Error> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let written = writer
-        .write_record(&data.columns)
-        .and_then(|()| data.texts().try_for_each(|row| writer.write_record(row)));
-    let bytes =
-        written.map_err(io::Error::from).and_then(|()| writer.into_inner().map_err(|e| e.into_error()));
-    write(file, bytes.map_err(|source| refused(file, source))?)
+    let written = || -> csv::Result<()> {
+        let mut writer = csv::Writer::from_path(file)?;
+        writer.write_record(&data.columns)?;
+        data.texts().try_for_each(|row| writer.write_record(row))?;
+        Ok(writer.flush()?)
+    };
+    written().map_err(|error| refused(file, error.into()))
 }
 
 pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {

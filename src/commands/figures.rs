@@ -41,9 +41,6 @@ const NETS: [PaperNet; 8] = [
     (DEEPBENCH, "", "DeepBench", 256, None),
 ];
 
-/// The convolution of the first that is looked at closely.
-const CLOSELY: &str = "conv2";
-
 /// A list of convolutions, as if they were one net.
 const DEEPBENCH: &str = "deepbench";
 const SHAPES: &str = include_str!("../../data/deepbench.csv");
@@ -70,7 +67,7 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
         }
         devices.extend(Some(studies).filter(|studies| !studies.is_empty()));
     }
-    let all = study::figures(&devices);
+    let all = devices.first().map_or_else(Vec::new, |studies| study::figures(studies));
     let wanted = |figure: &&Figure| args.only.as_ref().is_none_or(|part| figure.name.contains(part));
     let chosen: Vec<&Figure> = all.iter().filter(wanted).collect();
     if chosen.is_empty() {
@@ -158,6 +155,5 @@ fn build(net: &PaperNet, most: usize, math: Math) -> Result<Study, Error> {
     let options = BuildOptions { device: Device::cpu(), seed: DEFAULT_SEED, synthetic };
     let mut built = Net::new(&spec, &options, true)?;
     let (outline, layers) = (built.outline(true), built.layer_memory());
-    let convolution = (name == NETS[0].0).then(|| CLOSELY.to_owned());
-    Ok(Study { kernels: in_math(built.kernels(), math), outline, layers, convolution, ..study })
+    Ok(Study { kernels: in_math(built.kernels(), math), outline, layers, ..study })
 }

@@ -2,7 +2,7 @@
 
 use super::draw::write_drawing;
 use crate::Error;
-use figures::study::{LearningCurve, learning_curves};
+use figures::{LearningCurve, learning_curves};
 use serde_json::Value;
 use std::{
     fs,

@@ -6,17 +6,11 @@ pub(crate) use shipped::{SHIPPED, Shipped};
 
 use crate::Error;
 use planner::{Bytes, CostTable, Math};
-use std::{
-    io::{BufRead, BufReader, Read},
-    path::Path,
-};
+use std::{io::Read, path::Path};
 use trainer::data::open_unpacked;
 
 /// Largest cost table, unpacked: a hundred times the largest that was recorded.
 const MOST_TABLE: Bytes = Bytes::mib(256);
-
-/// Most bytes of a table's first line.
-const MOST_HEADER: u64 = 1 << 16;
 
 /// A device that `--device` names and that is not here: its measurements are.
 #[derive(Clone, Copy)]
@@ -47,16 +41,12 @@ impl<'a> RecordedDevice<'a> {
         }
     }
 
-    /// Whether it is a GPU: of a file by its first line, the header. What cannot be read is refused when the whole
-    /// table is.
+    /// Whether it is a GPU. What cannot be read is refused when it is planned with.
     pub(crate) fn is_gpu(self) -> bool {
-        let Self::File(file) = self else { return true };
-        let header = || -> Option<CostTable> {
-            let mut line = String::new();
-            BufReader::new(open_unpacked(file).ok()?).take(MOST_HEADER).read_line(&mut line).ok()?;
-            CostTable::from_json_lines(&line).ok()
-        };
-        header().is_none_or(|table| is_of_gpu(&table))
+        match self {
+            Self::File(file) => read_table(file).ok().is_none_or(|table| is_of_gpu(&table)),
+            Self::Shipped(_) => true,
+        }
     }
 }
 

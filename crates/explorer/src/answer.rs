@@ -6,7 +6,7 @@ use figures::{
     PlanReport,
     study::{limit_figure, plan_figure},
 };
-use planner::{Fronts, Headroom, Plan, PlanOptions};
+use planner::{BatchSizePolicy::Undivided, Fronts, Headroom, Plan, PlanOptions};
 use serde::Serialize;
 use std::{error::Error, slice};
 
@@ -27,19 +27,19 @@ pub(crate) struct Planned {
 }
 
 /// Plans as `question` asks.
-pub(crate) fn answer(
-    (study, fronts, estimate): Prepared<'_>,
-    question: &PlanQuestion,
-) -> Result<Planned, Box<dyn Error>> {
+pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Planned, Box<dyn Error>> {
+    let ((study, estimate), options) = (prepared, &question.options);
     if question.in_memory && study.outline.nodes.is_empty() {
         return Err("a budget of memory needs a net: a convolution alone has no schedule".into());
     }
     let room = || Room::new(slice::from_ref(&study.outline), 0, &study.kernels);
     let room = question.in_memory.then(room);
-    let chosen = planned(&fronts[1], &question.options, room.as_ref())?;
+    let undivided = PlanOptions { batch_size_policy: Undivided, ..options.clone() };
+    let fronts = [study.fronts(&undivided)?, study.fronts(options)?];
+    let chosen = planned(&fronts[1], options, room.as_ref())?;
     let curves = fronts.each_ref().map(|fronts| match &room {
         Some(room) => fronts.budget_curve(room),
-        None => fronts.curve(question.options.workspace_policy),
+        None => fronts.curve(options.workspace_policy),
     });
     let report = PlanReport { prediction: true, ..PlanReport::new(&chosen, &[]) };
     let subject = format!("{}, mini-batch {}, {}", study.title, question.mini_batch, question.math);
@@ -51,7 +51,7 @@ pub(crate) fn answer(
     Ok(Planned {
         summary: [report.policies(), report.totals()],
         estimate: estimate.map(|estimate| estimate.to_string()),
-        price_ms_per_mib: curves[1].price_ms_per_mib(question.options.limit),
+        price_ms_per_mib: curves[1].price_ms_per_mib(options.limit),
         curve: curve.svg(),
         kernels: bars.svg(),
         timeline: study.timeline_of(&chosen).map(|figure| figure.svg()),

@@ -13,10 +13,7 @@ use answer::answer;
 use question::Question;
 use serde_json::{Value, json, to_value};
 use state::State;
-use std::{
-    error::Error,
-    sync::{LazyLock, Mutex, PoisonError},
-};
+use std::{cell::RefCell, error::Error};
 
 /// What the page has loaded, and the text that crosses the border: a question, then its answer.
 #[derive(Default)]
@@ -25,24 +22,22 @@ struct Page {
     text: Vec<u8>,
 }
 
-static PAGE: LazyLock<Mutex<Page>> = LazyLock::new(Mutex::default);
-
-fn with_page<R>(work: impl FnOnce(&mut Page) -> R) -> R {
-    // There is one thread; if an answer has panicked, the next question begins with what is there.
-    work(&mut PAGE.lock().unwrap_or_else(PoisonError::into_inner))
-}
+thread_local!(static PAGE: RefCell<Page> = RefCell::default());
 
 /// Answers one question; in the place of an answer that there is not, an object with an `error`.
 pub fn ask(question: &str) -> String {
-    let answered = with_page(|page| answered(&mut page.state, question));
+    PAGE.with_borrow_mut(|page| answer_or_error(&mut page.state, question))
+}
+
+fn answer_or_error(state: &mut State, question: &str) -> String {
+    let answered = answered(state, question);
     answered.unwrap_or_else(|error| json!({ "error": error.to_string() })).to_string()
 }
 
 fn answered(state: &mut State, question: &str) -> Result<Value, Box<dyn Error>> {
-    let loaded = |mini_batch: u32| json!({ "mini_batch": mini_batch });
     match serde_json::from_str(question)? {
-        Question::Table { gpu, text } => state.add_table(gpu, &text).map(loaded),
-        Question::Net { name, net } => state.add_net(name, net).map(loaded),
+        Question::Table { gpu, text } => state.add_table(gpu, &text).map(|()| json!({})),
+        Question::Net { name, net } => Ok(json!({ "mini_batch": state.add_net(name, net)? })),
         Question::Plan(question) => Ok(to_value(answer(state.prepare(&question)?, &question)?)?),
     }
 }
@@ -50,7 +45,7 @@ fn answered(state: &mut State, question: &str) -> Result<Value, Box<dyn Error>> 
 /// Room for a question of `len` bytes, which the page writes there.
 #[unsafe(no_mangle)]
 pub extern "C" fn explorer_input(len: usize) -> *mut u8 {
-    with_page(|page| {
+    PAGE.with_borrow_mut(|page| {
         page.text = vec![0; len];
         page.text.as_mut_ptr()
     })
@@ -59,10 +54,8 @@ pub extern "C" fn explorer_input(len: usize) -> *mut u8 {
 /// Answers what was written there, and says how long the answer is.
 #[unsafe(no_mangle)]
 pub extern "C" fn explorer_ask() -> usize {
-    let question = with_page(|page| String::from_utf8_lossy(&page.text).into_owned());
-    let answer = ask(&question).into_bytes();
-    with_page(|page| {
-        page.text = answer;
+    PAGE.with_borrow_mut(|page| {
+        page.text = answer_or_error(&mut page.state, &String::from_utf8_lossy(&page.text)).into_bytes();
         page.text.len()
     })
 }
@@ -70,5 +63,5 @@ pub extern "C" fn explorer_ask() -> usize {
 /// Where the answer lies until the next question.
 #[unsafe(no_mangle)]
 pub extern "C" fn explorer_output() -> *const u8 {
-    with_page(|page| page.text.as_ptr())
+    PAGE.with_borrow(|page| page.text.as_ptr())
 }

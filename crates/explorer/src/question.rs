@@ -1,7 +1,7 @@
 //! What the page asks.
 
-use ::memory::{LayerMemory, Outline};
-use planner::{Bytes, ConvShape, Kernel, Math, PlanOptions, WorkspacePolicy};
+use ::memory::Outline;
+use planner::{ConvShape, Kernel, Math, PlanOptions};
 use serde::Deserialize;
 
 /// A question.
@@ -26,12 +26,10 @@ pub(crate) struct Net {
     pub(crate) kernels: Vec<Kernel>,
     #[serde(default)]
     pub(crate) outline: Outline,
-    #[serde(default)]
-    pub(crate) layer_memory: Vec<LayerMemory>,
 }
 
 /// Plan a net.
-#[derive(Clone, PartialEq, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct PlanQuestion {
     pub(crate) net: String,
     pub(crate) gpu: String,
@@ -42,15 +40,6 @@ pub(crate) struct PlanQuestion {
     pub(crate) in_memory: bool,
     /// The kernel whose cliff is drawn.
     pub(crate) kernel: Option<String>,
-}
-
-impl PlanQuestion {
-    /// What desirable sets depend on.
-    pub(crate) fn without_limit(&self) -> Self {
-        let (limit, workspace_policy) = (Bytes::ZERO, WorkspacePolicy::Wr);
-        let options = PlanOptions { limit, workspace_policy, ..self.options.clone() };
-        Self { options, in_memory: false, kernel: None, ..self.clone() }
-    }
 }
 
 /// Refuses what is no convolution, in a sentence.

@@ -1,11 +1,10 @@
-//! What the page has loaded, and what was made of it: tables with estimates, and desirable sets, which do not depend on
-//! the limit that is dragged.
+//! What the page has loaded, and what was made of it: tables with estimates, and the net that is looked at, which does
+//! not depend on the limit that is dragged.
 
 use crate::question::{Net, PlanQuestion, check};
 use figures::{EstimateReport, study::Study};
 use planner::{
-    BatchSizePolicy::Undivided, Bytes, CostTable, EstimateError, Estimator, Fronts, Kernel, Math,
-    PlanOptions, profile,
+    BatchSizePolicy, Bytes, CostTable, EstimateError, Estimator, Kernel, Math, PlanOptions, profile,
 };
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 
@@ -18,7 +17,8 @@ pub(crate) struct State {
     /// Of every GPU.
     tables: BTreeMap<String, Table>,
     nets: BTreeMap<String, Net>,
-    fronts: Option<(PlanQuestion, [Fronts; 2])>,
+    /// For the last question.
+    prepared: Option<(Subject, Prepared)>,
 }
 
 /// Measurements, and what is estimated from them, with the error of that for each arithmetic.
@@ -30,22 +30,24 @@ struct Table {
     errors: BTreeMap<Math, Option<EstimateError>>,
 }
 
-/// What a plan is made of: the net, its fronts undivided and under the policy asked for, and how many measurements are
-/// estimates, if any, and how far these are off.
-pub(crate) type Prepared<'s> = (Study, &'s [Fronts; 2], Option<EstimateReport>);
+/// What is planned: net, GPU, arithmetic, mini-batch, and the sizes that are to be measured or estimated.
+type Subject = (String, String, Math, u32, BatchSizePolicy);
+
+/// What a plan is made of: the net on the GPU, and how many measurements are estimates, if any, and how far these are
+/// off.
+pub(crate) type Prepared = (Study, Option<EstimateReport>);
 
 impl State {
-    /// Takes over a table, and says what its largest micro-batch is; of a GPU, more are added.
-    pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<u32, Box<dyn Error>> {
+    /// Takes over a table; of a GPU, more are added.
+    pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<(), Box<dyn Error>> {
         let table = CostTable::from_json_lines(text)?;
-        let largest = table.iter().map(|(_, size, _)| size).max().unwrap_or(1);
         let known = self.tables.get(&gpu).map(|known| known.recorded.clone());
         let mut recorded = known.unwrap_or_else(|| CostTable::new(table.device.clone()));
         recorded.merge(table)?;
         let completed = Arc::new(recorded.clone());
         self.tables.insert(gpu, Table { recorded, completed, ..Table::default() });
-        self.fronts = None;
-        Ok(largest)
+        self.prepared = None;
+        Ok(())
     }
 
     /// Takes over a net, and says what its mini-batch is.
@@ -55,24 +57,26 @@ impl State {
         }
         let mini_batch = net.mini_batch().ok_or("the net has no convolution")?;
         self.nets.insert(name, net);
-        self.fronts = None;
+        self.prepared = None;
         Ok(mini_batch)
     }
 
-    /// Completes the table, computes desirable sets unless they are there, and puts everything together.
-    pub(crate) fn prepare(&mut self, question: &PlanQuestion) -> Result<Prepared<'_>, Box<dyn Error>> {
+    /// Completes the table and puts everything together, unless that is there.
+    pub(crate) fn prepare(&mut self, question: &PlanQuestion) -> Result<&Prepared, Box<dyn Error>> {
+        let PlanQuestion { net, gpu, math, mini_batch, options, .. } = question;
+        let subject = (net.clone(), gpu.clone(), *math, *mini_batch, options.batch_size_policy);
+        // What is not wanted any more goes first: a table that nobody else holds is completed in place.
+        let known = self.prepared.take().filter(|(known, _)| *known == subject);
+        let prepared = known.map_or_else(|| self.made(question), |(_, prepared)| Ok(prepared))?;
+        Ok(&self.prepared.insert((subject, prepared)).1)
+    }
+
+    fn made(&mut self, question: &PlanQuestion) -> Result<Prepared, Box<dyn Error>> {
         let PlanQuestion { net: name, gpu, math, mini_batch, options, .. } = question;
         let net = self.nets.get(name).ok_or_else(|| format!("there is no net {name}"))?;
         let table = self.tables.get_mut(gpu).ok_or_else(|| format!("nothing was recorded on {gpu}"))?;
-        let Net { kernels, outline, layer_memory } = net.clone().at(*mini_batch, *math);
+        let Net { kernels, outline } = net.clone().at(*mini_batch, *math);
         let estimate = table.complete(&kernels, options)?;
-        let key = question.without_limit();
-        if self.fronts.as_ref().is_none_or(|(known, _)| *known != key) {
-            let fronts = |options: &PlanOptions| Fronts::new(&kernels, &table.completed, options);
-            let undivided = PlanOptions { batch_size_policy: Undivided, ..options.clone() };
-            self.fronts = Some((key, [fronts(&undivided)?, fronts(options)?]));
-        }
-        let (_, fronts) = self.fronts.as_ref().expect("they were just computed");
         let study = Study {
             title: name.clone(),
             kernels,
@@ -80,10 +84,9 @@ impl State {
             finest: options.batch_size_policy,
             is_recorded: true,
             outline,
-            layers: layer_memory,
             ..Study::default()
         };
-        Ok((study, fronts, estimate))
+        Ok((study, estimate))
     }
 }
 

@@ -43,7 +43,7 @@ fn a_page_is_told_what_the_planner_says() {
     let text = recorded();
     let table = CostTable::from_json_lines(&text).unwrap();
     let kernels = kernels(&table);
-    assert_eq!(asked(&json!({ "ask": "table", "gpu": "h200", "text": text }))["mini_batch"], 256);
+    assert_eq!(asked(&json!({ "ask": "table", "gpu": "h200", "text": text })), json!({}));
     let net = json!({ "ask": "net", "name": "net", "kernels": kernels });
     assert_eq!(asked(&net)["mini_batch"], 256);
 

@@ -1,6 +1,7 @@
 //! What several GPUs bring that train one net together.
 
 use crate::{
+    draw::{Axis, Drawn, Figure, Form, Panel, Tone},
     number::{ms, percent},
     table::Table,
 };
@@ -94,6 +95,34 @@ impl fmt::Display for ScalingReport {
         }
         write!(f, "{table}")
     }
+}
+
+/// Images a second, and what remains of each GPU, over the number of GPUs, each of which trains `subject`.
+pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> Figure {
+    let alone = scaling.points.first().map_or(1.0, |one| one.images_per_s);
+    let most = scaling.points.last().map_or(1, |last| last.gpus);
+    let sizes = |title| Axis::counts(title, u32::try_from(most).unwrap_or(u32::MAX));
+    let line = |name: &str, tone, value: &dyn Fn(&ScalingPoint) -> f64| {
+        let points = scaling.points.iter().map(|point| [point.gpus as f64, value(point)]);
+        Drawn::new(Form::Line, points, tone).named(name)
+    };
+    let speeds = vec![
+        line("without sums", Tone::Grey, &|point| point.gpus as f64 * alone),
+        line("predicted", Tone::Blue, &|point| point.images_per_s),
+    ];
+    let parts = vec![
+        line("sums hidden", Tone::Green, &|point| 100.0 * point.hidden),
+        line("efficiency", Tone::Blue, &|point| 100.0 * point.efficiency),
+    ];
+    let [latency_us, gb_per_s] = scaling.link;
+    let ring = format!("a ring of links of {latency_us} us and {gb_per_s} GB/s");
+    let title = format!("{subject} on each of up to {most} GPUs, {ring}");
+    let images = |most| Axis::decades("images / s", [alone, most]);
+    let panels = vec![
+        Panel::new(sizes(""), images, speeds, 190.0),
+        Panel::new(sizes("GPUs"), |_| Axis::from_zero("%", 100.0), parts, 130.0),
+    ];
+    Figure::new(title, source.to_owned(), panels)
 }
 
 #[cfg(test)]

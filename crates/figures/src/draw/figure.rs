@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// A drawing with its words and numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Its file's name, without an ending.
+    /// The name of its files, without an ending, where its numbers are kept beside it.
     pub name: String,
     /// What it shows, in a line above it.
     pub title: String,
@@ -60,19 +60,22 @@ pub(crate) enum Form {
     Bar,
     /// What a closed line surrounds.
     Area,
-    /// A dot, named beside it if there is room.
+    /// Dots, named beside the first if there is room.
     Dot,
     /// A text beside a place.
     Note,
 }
 
-/// A bar in a row: parts one after the other from 0 on, each with its length, colour and text, and what is written at
-/// the end.
-#[derive(Clone, Debug, Default)]
+/// A bar of a group: parts one after the other from 0 on, and what is written at the end.
+#[derive(Clone, Debug)]
 pub(crate) struct Bar {
-    pub(crate) parts: Vec<(f64, Tone, String)>,
-    pub(crate) text: String,
+    group: String,
+    parts: Vec<Part>,
+    text: String,
 }
+
+/// Length, colour and text.
+type Part = (f64, Tone, String);
 
 impl Drawn {
     /// This form at these points, without a text.
@@ -94,15 +97,20 @@ impl Drawn {
     }
 
     /// The same with a name.
-    pub(crate) fn named(self, text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..self }
+    pub(crate) fn named(self, text: impl ToString) -> Self {
+        Self { text: text.to_string(), ..self }
     }
 }
 
 impl Bar {
     /// Of a single part.
-    pub(crate) fn new(length: f64, tone: Tone, text: impl Into<String>) -> Self {
-        Self { parts: vec![(length, tone, String::new())], text: text.into() }
+    pub(crate) fn new(group: impl ToString, length: f64, tone: Tone, text: impl ToString) -> Self {
+        Self::of_parts(group, [(length, tone, String::new())], text)
+    }
+
+    /// Of several.
+    pub(crate) fn of_parts(group: impl ToString, parts: impl Into<Vec<Part>>, text: impl ToString) -> Self {
+        Self { group: group.to_string(), parts: parts.into(), text: text.to_string() }
     }
 }
 
@@ -160,13 +168,15 @@ impl Panel {
         Self { x, y, marks, key: Vec::new(), height }
     }
 
-    /// Groups of bars, one below the other, so many pixels high each; the axis is made for the longest bar.
-    pub(crate) fn bars(x: impl FnOnce(f64) -> Axis, groups: Vec<(String, Vec<Bar>)>, height: f64) -> Self {
+    /// Bars below each other, those of a group closer, and each group so many pixels high; the axis is made for the
+    /// longest.
+    pub(crate) fn bars(x: impl FnOnce(f64) -> Axis, bars: &[Bar], height: f64) -> Self {
         let (mut marks, mut most) = (Vec::new(), f64::MIN_POSITIVE);
-        let thick = 0.84 / groups.iter().map(|group| group.1.len()).max().unwrap_or(1) as f64;
-        for (place, (_, bars)) in groups.iter().enumerate() {
-            let mut top = place as f64 - 0.5 * thick * bars.len() as f64;
-            for Bar { parts, text } in bars {
+        let groups: Vec<&[Bar]> = bars.chunk_by(|a, b| a.group == b.group).collect();
+        let thick = 0.84 / groups.iter().map(|group| group.len()).max().unwrap_or(1) as f64;
+        for (place, group) in groups.iter().enumerate() {
+            let mut top = place as f64 - 0.5 * thick * group.len() as f64;
+            for Bar { parts, text, .. } in *group {
                 let mut end = 0.0;
                 for (length, tone, text) in parts {
                     let corners = [[end, top], [end + length, top + 0.9 * thick]];
@@ -177,14 +187,13 @@ impl Panel {
                 (top, most) = (top + thick, most.max(end));
             }
         }
-        let height = height * groups.len() as f64;
-        let names = Axis::names(groups.into_iter().map(|group| group.0));
-        Self::new(x(most), |_| names, marks, height)
+        let names = Axis::names(groups.iter().map(|group| group[0].group.clone()));
+        Self::new(x(most), |_| names, marks, height * groups.len() as f64)
     }
 
     /// The same with a key.
-    pub(crate) fn with_key<S: Into<String>>(self, key: impl IntoIterator<Item = (Tone, S)>) -> Self {
-        Self { key: key.into_iter().map(|(tone, name)| (tone, name.into())).collect(), ..self }
+    pub(crate) fn with_key<S: ToString>(self, key: impl IntoIterator<Item = (Tone, S)>) -> Self {
+        Self { key: key.into_iter().map(|(tone, name)| (tone, name.to_string())).collect(), ..self }
     }
 }
 
@@ -194,10 +203,10 @@ impl Figure {
     /// Width of a drawing for a whole page.
     pub(crate) const PAGE: f64 = 860.0;
 
-    /// A drawing as wide as a column, without a caption.
-    pub(crate) fn new(name: &str, title: String, source: String, panels: Vec<Panel>, data: Data) -> Self {
-        let (name, caption, width) = (name.to_owned(), String::new(), Self::COLUMN);
-        Self { name, title, caption, source, width, panels, data }
+    /// A drawing as wide as a column, without a caption, and without numbers that are to be kept under a name.
+    pub(crate) fn new(title: String, source: String, panels: Vec<Panel>) -> Self {
+        let [name, caption] = [String::new(), String::new()];
+        Self { name, title, caption, source, width: Self::COLUMN, panels, data: Data::default() }
     }
 }
 
@@ -209,12 +218,12 @@ mod tests {
     #[test]
     fn bars_of_a_group_lie_below_each_other_and_their_parts_behind_each_other() {
         let parts = vec![(2.0, Tone::Blue, "a".to_owned()), (3.0, Tone::Grey, String::new())];
-        let stacked = Bar { parts, text: "both".to_owned() };
-        let groups = vec![
-            ("one".to_owned(), vec![stacked, Bar::new(4.0, Tone::Green, "4")]),
-            ("two".to_owned(), vec![Bar::new(1.0, Tone::Blue, "1")]),
+        let bars = [
+            Bar::of_parts("one", parts, "both"),
+            Bar::new("one", 4.0, Tone::Green, 4),
+            Bar::new("two", 1.0, Tone::Blue, 1),
         ];
-        let panel = Panel::bars(|most| Axis::from_zero("ms", most), groups, 40.0);
+        let panel = Panel::bars(|most| Axis::from_zero("ms", most), &bars, 40.0);
         assert_eq!((panel.x.range[1], panel.height, panel.y.ticks[1].1.as_str()), (5.0, 80.0, "two"));
         let bars: Vec<_> = panel.marks.iter().filter(|mark| mark.form == Form::Bar).collect();
         let across: Vec<_> = bars.iter().map(|bar| [bar.points[0][0], bar.points[1][0]]).collect();

@@ -77,7 +77,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::draw::{Axis, Data, Drawn, Figure, Form, Panel, Tone};
+    use crate::draw::{Axis, Drawn, Figure, Form, Panel, Tone};
 
     #[test]
     fn a_line_that_turns_back_has_no_spike() {
@@ -86,7 +86,7 @@ mod tests {
         let line = Drawn::new(Form::Line, points, Tone::Blue);
         let panel =
             Panel::new(Axis::from_zero("x", 100.0), |_| Axis::from_zero("y", 100.0), vec![line], 200.0);
-        let figure = Figure::new("x", String::new(), String::new(), vec![panel], Data::default());
+        let figure = Figure::new(String::new(), String::new(), vec![panel]);
         let png = figure.png();
         let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];

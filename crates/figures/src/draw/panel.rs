@@ -168,7 +168,7 @@ impl Area<'_> {
                 }
             }
             (Form::Area, _) => canvas.polygon(&points, tone),
-            (Form::Dot, &[at]) => canvas.dot(at, RADIUS, tone),
+            (Form::Dot, _) => points.iter().for_each(|&at| canvas.dot(at, RADIUS, tone)),
             _ => (),
         }
     }
@@ -228,7 +228,7 @@ impl Area<'_> {
             let points = self.points(mark);
             let around = |a, b| Frame::between(a, b).grown(RADIUS, RADIUS);
             match mark.form {
-                Form::Dot => taken.push(around(points[0], points[0])),
+                Form::Dot => taken.extend(points.iter().map(|&at| around(at, at))),
                 Form::Bar => taken.push(Frame::between(points[0], points[1])),
                 Form::Line => taken.extend(points.windows(2).map(|pair| around(pair[0], pair[1]))),
                 _ => (),
@@ -311,7 +311,6 @@ fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::Data;
 
     #[test]
     fn names_keep_a_line_apart_and_stay_in_the_panel() {
@@ -323,7 +322,7 @@ mod tests {
     fn figure(marks: Vec<Drawn>, height: f64) -> Figure {
         let panel = Panel::new(Axis::from_zero("x", 100.0), |_| Axis::from_zero("y", 2.0), marks, height);
         let source = "a source with words enough to fill more than a line of it".to_owned();
-        Figure { width: 260.0, ..Figure::new("x", "A & B".to_owned(), source, vec![panel], Data::default()) }
+        Figure { width: 260.0, ..Figure::new("A & B".to_owned(), source, vec![panel]) }
     }
 
     #[test]

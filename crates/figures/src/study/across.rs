@@ -1,6 +1,6 @@
 //! All figures, and those of several nets beside each other.
 
-use super::{GENEROUS, SOLVED, Study, USUAL, beside::beside, nets, page::undivided_ms, tone};
+use super::{GENEROUS, SOLVED, Study, USUAL, nets, of_sizes, page::undivided_ms, tone, twin};
 use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
 use planner::Math;
 use std::collections::BTreeMap;
@@ -8,13 +8,11 @@ use std::collections::BTreeMap;
 /// Accuracy classes of algorithms: what the largest error may be, in parts of the largest output.
 const CLASSES: [f32; 4] = [1e-6, 1e-5, 5e-4, 5e-3];
 
-/// All figures: of every net and list on the first device in FP32, of nets beside each other, and of others beside it.
-pub fn figures(devices: &[Vec<Study>]) -> Vec<Figure> {
-    let [first, others @ ..] = devices else { return Vec::new() };
-    let lists = first.iter().filter(|study| study.is_list());
-    let alone = nets(first, Math::Fp32).flat_map(Study::figures).chain(lists.filter_map(gains));
-    let across = alone.chain(programme(first)).chain(accuracy(first));
-    across.chain(others.iter().filter_map(|other| beside(first, other))).collect()
+/// All figures of a device: of every net and list in FP32, and of nets beside each other.
+pub fn figures(studies: &[Study]) -> Vec<Figure> {
+    let lists = studies.iter().filter(|study| study.is_list());
+    let alone = nets(studies, Math::Fp32).flat_map(Study::figures).chain(lists.filter_map(gains));
+    alone.chain(programme(studies)).chain(accuracy(studies)).collect()
 }
 
 /// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used.
@@ -25,9 +23,9 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
     for math in [Math::Fp32, Math::Tf32] {
         let mut marks = Vec::new();
         for (place, fp32) in nets(studies, Math::Fp32).enumerate() {
-            let study = nets(studies, math).find(|study| study.label() == fp32.label());
             // What does not fit undivided has nothing that it gains over.
-            let Some((study, undivided_ms)) = study.zip(undivided_ms(fp32)) else { continue };
+            let known = twin(studies, math, fp32).zip(undivided_ms(fp32));
+            let Some((study, undivided_ms)) = known else { continue };
             let mut points = Vec::new();
             for (place, class) in classes() {
                 let Some(time_ms) = study.as_exact_as(class).map(|plan| plan.time_ms) else { continue };
@@ -49,7 +47,7 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
                    are allowed, from the strictest class to any.".to_owned();
     let first = nets(studies, Math::Fp32).next()?;
     let title = format!("What accuracy costs: {}", first.device());
-    Some(Figure { caption, ..Figure::new("accuracy", title, first.source(), panels, data) })
+    Some(Figure { name: "accuracy".to_owned(), caption, data, ..Figure::new(title, first.source(), panels) })
 }
 
 /// What optimising takes: to measure, and to solve the papers' ILP, with its binary variables.
@@ -58,25 +56,24 @@ fn programme(studies: &[Study]) -> Option<Figure> {
     let mut data = Data::new(columns);
     let (mut seconds, mut binaries) = (Vec::new(), Vec::new());
     for study in nets(studies, Math::Fp32) {
-        let (net, mut measuring, mut variables) = (study.label(), Vec::new(), Vec::new());
         for &policy in study.policies() {
-            let (kernels, fronts) = (&study.kernels, study.fronts(&study.kernels, policy)?);
+            let (kernels, fronts) = (&study.kernels, study.fronts(&of_sizes(policy)).ok()?);
             let largest = fronts.iter().map(|(_, set)| set.len()).max()?;
             let ((sum, solving_ms), measuring_s) = (study.ilp(policy)?, study.measuring_s(policy));
-            row!(data; study.title, study.mini_batch(), policy.to_string(), measuring_s, kernels.len(), largest, sum, solving_ms);
-            let bar = |length, text| Bar::new(length, tone(policy), format!("{policy} {text}"));
-            measuring.push(bar(measuring_s, format!("{measuring_s:.2}")));
+            row!(data; study.title, study.mini_batch(), policy, measuring_s, kernels.len(), largest, sum, solving_ms);
+            let bar =
+                |length, text| Bar::new(study.label(), length, tone(policy), format!("{policy} {text}"));
+            seconds.push(bar(measuring_s, format!("{measuring_s:.2}")));
             let solving = solving_ms.map_or_else(String::new, |ms| format!(", {ms:.2} ms"));
-            variables.push(bar(sum as f64, format!("{sum}{solving}")));
+            binaries.push(bar(sum as f64, format!("{sum}{solving}")));
         }
-        seconds.push((net.clone(), measuring));
-        binaries.push((net, variables));
     }
     let first = nets(studies, Math::Fp32).next()?;
-    let panel = |title: &str, groups| Panel::bars(|most| Axis::from_zero(title, 1.7 * most), groups, 58.0);
+    let panel =
+        |title: &str, bars: &[Bar]| Panel::bars(|most| Axis::from_zero(title, 1.7 * most), bars, 58.0);
     let panels = vec![
-        panel("seconds to run every algorithm once", seconds),
-        panel("binary variables of the ILP, and how long it took to solve", binaries),
+        panel("seconds to run every algorithm once", &seconds),
+        panel("binary variables of the ILP, and how long it took to solve", &binaries),
     ];
     let caption = format!(
         "Above: in how many seconds every algorithm runs once at every size, which a profile repeats. Below: the 0-1 ILP that \
@@ -85,7 +82,7 @@ fn programme(studies: &[Study]) -> Option<Figure> {
         SOLVED.lines().next()?,
     );
     let title = format!("Time to optimise, and size of the integer programme: {}", first.device());
-    Some(Figure { caption, ..Figure::new("programme", title, first.source(), panels, data) })
+    Some(Figure { name: "programme".to_owned(), caption, data, ..Figure::new(title, first.source(), panels) })
 }
 
 /// What the kernels of a list of convolutions gain, from the one that gains most, a panel for each size of filters.
@@ -102,7 +99,7 @@ fn gains(list: &Study) -> Option<Figure> {
                 row!(data; name, format!("{r}x{s}"), list.mini_batch(), limit, undivided_ms, planned.time_ms(), ratio);
             }
             let points = (1..).zip(&gains).map(|(rank, gain)| [f64::from(rank), gain.0]);
-            let line = Drawn::new(Form::Line, points, Tone::of(place)).named(limit.to_string());
+            let line = Drawn::new(Form::Line, points, Tone::of(place)).named(limit);
             panels.entry(filter).or_default().push(line);
         }
     }

@@ -1,6 +1,6 @@
 //! What the papers say, and what is found here.
 
-use super::{GENEROUS, LIMITS, Study, USUAL, kernel::cliff, net::two_layers};
+use super::{CLOSELY, GENEROUS, LIMITS, Study, USUAL, kernel::cliff, net::two_layers, of_sizes};
 use crate::draw::Data;
 use planner::{BatchSizePolicy, Bytes, ConvOp, PlannedKernel};
 use serde_json::json;
@@ -27,11 +27,11 @@ const CLAIMS: [(&str, &[Claim]); 4] = [
         ("and the time for it: times as long", "P100", 1.04, and_longer),
         ("WD of 120 MiB against undivided kernels with 8 MiB each: gain", "P100", 1.38, |s| divided(s, 8, 8)),
         ("WD of 120 MiB against undivided kernels with 64 MiB each: gain of the iteration there, of convolutions here", "P100", 1.24, |s| divided(s, 8, 64)),
-        ("WD of 120 MiB: percent of it in two layers, conv2 and conv3 there", "P100", 93.7, |s| Some(100.0 * two_layers(&*s.divided(Bytes::mib(8))?)?.1)),
+        ("WD of 120 MiB: percent of it in two layers, conv2 and conv3 there", "P100", 93.7, |s| Some(100.0 * two_layers(&s.divided(LIMITS[0])?)?.1)),
         ("WD of 120 MiB: MiB of a kernel of conv4 or conv5 at most", "P100", 3.0, |s| s.divided(LIMITS[0])?.kernels.iter().filter(|k| matches!(&k.kernel.name[..], "conv4" | "conv5")).map(|k| k.workspace.as_mib()).reduce(f64::max)),
         ("seconds to measure all sizes (here: every algorithm once)", "P100", 34.16, |s| Some(s.measuring_s(s.finest))),
         ("seconds to measure powers of two (likewise)", "P100", 3.82, |s| Some(s.measuring_s(BatchSizePolicy::PowerOfTwo))),
-        ("largest desirable set of all sizes", "P100", 68.0, |s| s.fronts(&s.kernels, s.finest)?.iter().map(|(_, set)| set.len() as f64).reduce(f64::max)),
+        ("largest desirable set of all sizes", "P100", 68.0, |s| s.fronts(&of_sizes(s.finest)).ok()?.iter().map(|(_, set)| set.len() as f64).reduce(f64::max)),
     ]),
     ("resnet18", &[
         ("convolutions at 64 MiB: gain of all sizes", "P100", 1.21, |s| gain_at(s, USUAL)),
@@ -64,11 +64,11 @@ pub fn claims(devices: &[Vec<Study>]) -> Data {
         for (of, on, paper, here) in claims {
             let same = |study: &Option<&Study>| here(study.filter(|study| study.finest == first.finest)?);
             let found: Vec<Option<f64>> = named.iter().map(same).collect();
-            let both = |found: &Option<f64>| [found.map(rounded), found.map(|found| rounded(found / paper))];
-            let words =
-                [json!(first.label()), json!(of.replace("all sizes", finest)), json!(paper), json!(on)];
             if found.iter().any(Option::is_some) {
-                data.row(words.into_iter().chain(found.iter().flat_map(both).map(|cell| json!(cell))));
+                let words =
+                    [json!(first.label()), json!(of.replace("all sizes", finest)), json!(paper), json!(on)];
+                let both = found.iter().flat_map(|found| [*found, found.map(|found| found / paper)]);
+                data.row(words.into_iter().chain(both.map(|cell| json!(cell.map(rounded)))));
             }
         }
     }
@@ -89,7 +89,7 @@ fn byte_less(study: &Study) -> Option<(Bytes, f64)> {
 
 /// Its Forward within the usual limit.
 fn closely(study: &Study, policy: BatchSizePolicy) -> Option<PlannedKernel> {
-    study.limited(policy, USUAL)?.kernel(study.convolution.as_deref()?, ConvOp::Forward).cloned()
+    study.limited(policy, USUAL)?.kernel(CLOSELY, ConvOp::Forward).cloned()
 }
 
 /// The gain of all kernels within a limit for each.

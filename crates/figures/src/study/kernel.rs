@@ -20,9 +20,8 @@ impl Study {
         let (mut times_ms, mut bytes) = (Vec::new(), Vec::new());
         for Measurement { algorithm, time_ms, workspace, max_error, deterministic, .. } in &rows {
             row!(data; algorithm, time_ms, workspace, max_error, deterministic.to_string());
-            let bar = |length, tone, text| (algorithm.to_string(), vec![Bar::new(length, tone, text)]);
-            times_ms.push(bar(*time_ms, Tone::Orange, format!("{time_ms:.2}")));
-            bytes.push(bar(workspace.0 as f64, Tone::Blue, workspace.to_string()));
+            times_ms.push(Bar::new(algorithm, *time_ms, Tone::Orange, format!("{time_ms:.2}")));
+            bytes.push(Bar::new(algorithm, workspace.0 as f64, Tone::Blue, workspace));
         }
         let (Measurement { algorithm, workspace, .. }, slowest) = (rows.first()?, rows.last()?);
         let (samples, ratio) = (kernel.mini_batch, times(slowest.time_ms / rows[0].time_ms));
@@ -32,8 +31,8 @@ impl Study {
             slowest.algorithm,
         );
         let panels = vec![
-            Panel::bars(|most| Axis::from_zero("ms", 1.2 * most), times_ms, 24.0),
-            Panel::bars(|most| Axis::bytes_from_zero("workspace", 1.3 * most), bytes, 24.0),
+            Panel::bars(|most| Axis::from_zero("ms", 1.2 * most), &times_ms, 24.0),
+            Panel::bars(|most| Axis::bytes_from_zero("workspace", 1.3 * most), &bytes, 24.0),
         ];
         Some(self.figure("algorithms", &format!("Algorithms of {kernel}"), caption, panels, data))
     }
@@ -51,22 +50,21 @@ impl Study {
         let steps = |curve: &Curve, (tone, _)| Drawn::steps(curve, range, tone);
         let mut marks = vec![steps(&undivided, key[0]), steps(&divided, key[1])];
         let mut data = Data::new("algorithm workspace_bytes time_ms");
-        let rows = self.table.measurements(&kernel.id, kernel.mini_batch)?;
-        for Measurement { algorithm, workspace, time_ms, .. } in rows {
-            row!(data; algorithm, workspace, time_ms);
-            // What is off the drawing is in the data.
-            if *time_ms > y.range[1] {
-                continue;
-            }
-            let (at, name) = (workspace.0 as f64, placed(algorithm.as_str(), *workspace, range[0]));
-            let dot = Drawn::new(Form::Dot, [[at, *time_ms]], Tone::Orange);
-            // A dot that nearly coincides with one that has a name shares its room.
-            let coincides = |mark: &&mut Drawn| {
-                let [[x, y], ..] = mark.points[..] else { return false };
-                !mark.text.is_empty() && at.max(x) < 1.5 * at.min(x) && (y - time_ms).abs() < 0.02 * before_ms
-            };
-            let shared = marks.iter_mut().find(coincides).map(|other| other.text += &format!(", {name}"));
-            marks.push(if shared.is_some() { dot } else { dot.named(name) });
+        let mut rows = self.table.measurements(&kernel.id, kernel.mini_batch)?.to_vec();
+        rows.iter().for_each(|row| row!(data; row.algorithm, row.workspace, row.time_ms));
+        // What is off the drawing is in the data.
+        rows.retain(|row| row.time_ms <= y.range[1]);
+        rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
+        // Dots that nearly coincide share the room of a name.
+        let coincide = |a: &Measurement, b: &Measurement| {
+            let [less, more] = [a.workspace.min(b.workspace), a.workspace.max(b.workspace)];
+            2 * more.0 < 3 * less.0 && b.time_ms - a.time_ms < 0.02 * before_ms
+        };
+        for rows in rows.chunk_by(coincide) {
+            let names = rows.iter().map(|row| placed(row.algorithm.as_str(), row.workspace, range[0]));
+            let dots = rows.iter().map(|row| [row.workspace.0 as f64, row.time_ms]);
+            let names = names.collect::<Vec<_>>().join(", ");
+            marks.push(Drawn::new(Form::Dot, dots, Tone::Orange).named(names));
         }
         let (slower, samples) = (times(before_ms / after_ms), kernel.mini_batch);
         let divided_ms = divided.time_ms(Bytes(at.0 - 1))?;
@@ -87,25 +85,25 @@ impl Study {
         let mut data = Data::new("algorithm micro_batch time_ms images_per_ms workspace_bytes");
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
         let recorded = (1..=kernel.mini_batch).filter_map(|size| self.table.measurements(&kernel.id, size));
-        let recorded: Vec<&[Measurement]> = recorded.collect();
-        for measured in recorded.iter().copied().flatten() {
+        for measured in recorded.flatten() {
             let Measurement { algorithm, micro_batch, time_ms, workspace, .. } = measured;
             row!(data; algorithm, micro_batch, time_ms, speed(measured), workspace);
             series.entry(algorithm).or_default().push(measured);
         }
         let fastest = |rows: &[&Measurement]| rows.iter().map(|row| speed(row)).fold(0.0, f64::max);
         // Of some algorithms there are but a few sizes that no other beats in everything.
-        series.retain(|_, rows| rows.len() >= recorded.len().min(9));
+        let most = series.values().map(Vec::len).max()?;
+        series.retain(|_, rows| rows.len() >= most.min(9));
         let mut series = Vec::from_iter(series);
         series.sort_by(|a, b| fastest(&b.1).total_cmp(&fastest(&a.1)));
         series.truncate(5);
         let (best, rows) = series.first()?;
         let top = fastest(rows);
         let Measurement { micro_batch, workspace, .. } = rows.iter().find(|row| speed(row) > 0.9 * top)?;
-        let most = rows.last()?.workspace;
+        let all = rows.last()?.workspace;
         let caption = format!(
             "{kernel}: {best} computes {top:.0} images in a millisecond at best, and at {micro_batch} samples it is within a \
-             tenth of that, with {workspace} of workspace instead of {most}."
+             tenth of that, with {workspace} of workspace instead of {all}."
         );
         let lines = |value: &dyn Fn(&Measurement) -> f64| -> Vec<Drawn> {
             let line = |(place, (name, rows)): (usize, &(&Algorithm, Vec<&Measurement>))| {
@@ -158,26 +156,25 @@ impl Study {
     /// The three policies' divisions, as bars of micro-batches.
     pub(super) fn divisions(&self, kernel: &Kernel) -> Option<Figure> {
         let mut data = Data::new("policy micro_batches samples algorithm time_ms workspace_bytes");
-        let mut groups = Vec::new();
+        let mut bars = Vec::new();
         for &policy in self.policies() {
             let plan = self.limited(policy, USUAL)?;
             let planned = plan.kernels.iter().find(|planned| planned.kernel == *kernel)?;
             let mut parts = Vec::new();
             for run in planned.configuration.runs() {
                 let Measurement { micro_batch, algorithm, time_ms, workspace, .. } = &run.micro;
-                row!(data; policy.to_string(), run.count, micro_batch, algorithm, time_ms, workspace);
+                row!(data; policy, run.count, micro_batch, algorithm, time_ms, workspace);
                 parts.extend((0..run.count).map(|_| (*time_ms, tone(policy), micro_batch.to_string())));
             }
             let (ms, gain) = (planned.time_ms(), times(planned.gain()));
-            let text = format!("{} ({ms:.2} ms, {gain}, {})", planned.configuration, planned.workspace);
-            let head = Bar { text, ..Bar::default() };
-            groups.push((policy.to_string(), vec![head, Bar { parts, ..Bar::default() }]));
+            let head = format!("{} ({ms:.2} ms, {gain}, {})", planned.configuration, planned.workspace);
+            bars.extend([Bar::of_parts(policy, [], head), Bar::of_parts(policy, parts, "")]);
         }
         let caption = format!(
             "{kernel} under three policies within {USUAL}, its time and gain over one undivided call: each bar is a \
              micro-batch with its samples."
         );
-        let panel = Panel::bars(|most| Axis::from_zero("ms", most), groups, 56.0);
+        let panel = Panel::bars(|most| Axis::from_zero("ms", most), &bars, 56.0);
         Some(self.figure("division", &format!("{kernel} within {USUAL}"), caption, vec![panel], data))
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use memory::{Action, Buffer, LayerMemory, Outline, Place, Schedule};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel};
-use std::{cmp::Reverse, rc::Rc};
+use std::cmp::Reverse;
 
 /// Most layers that are shown: those with the largest workspaces.
 const MOST_LAYERS: usize = 12;
@@ -33,7 +33,7 @@ type LayerParts<'s> = (&'s str, [Bytes; 4]);
 
 impl Study {
     /// Plans for every kernel undivided with plenty of workspace, and in micro-batches with little.
-    pub(super) fn plenty_and_little(&self) -> Option<[Rc<Plan>; 2]> {
+    pub(super) fn plenty_and_little(&self) -> Option<[Plan; 2]> {
         Some([self.limited(BatchSizePolicy::Undivided, LIMITS[2])?, self.limited(self.finest, USUAL)?])
     }
 
@@ -42,7 +42,7 @@ impl Study {
         let plans = self.plenty_and_little()?;
         let layers = self.layers.iter().map(|LayerMemory { name, data, diff, weights, .. }| {
             let own = |planned: &&PlannedKernel| planned.kernel.name == *name;
-            let workspace = |plan: &Rc<Plan>| plan.kernels.iter().filter(own).map(|k| k.workspace).max();
+            let workspace = |plan: &Plan| plan.kernels.iter().filter(own).map(|k| k.workspace).max();
             let [plenty, little] = plans.each_ref().map(|plan| workspace(plan).unwrap_or_default());
             (name.as_str(), [*data + *diff, *weights, plenty, little])
         });
@@ -75,14 +75,12 @@ impl Study {
              with up to {limit} for each kernel ({plenty_ms:.1} ms). Lower bars: micro-batches with up to {USUAL} \
              ({little_ms:.1} ms). Of all layers {best} saves most: it takes {saved:.2} times less."
         );
-        let group = |(name, parts): LayerParts<'_>| {
-            let part = |at: usize| (parts[at].0 as f64, KEY[at].0, String::new());
-            let bars =
-                [[0, 1, 2], [0, 1, 3]].map(|bar| Bar { parts: bar.map(part).into(), ..Bar::default() });
-            (name.to_owned(), bars.into())
+        let bar = |(name, parts): &LayerParts<'_>, bar: [usize; 3]| {
+            Bar::of_parts(name, bar.map(|at| (parts[at].0 as f64, KEY[at].0, String::new())), "")
         };
-        let groups = layers.into_iter().map(group).collect();
-        let panel = Panel::bars(|most| Axis::bytes_from_zero("memory", most), groups, 27.0).with_key(KEY);
+        let bars = layers.iter().flat_map(|layer| [bar(layer, [0, 1, 2]), bar(layer, [0, 1, 3])]);
+        let bars: Vec<Bar> = bars.collect();
+        let panel = Panel::bars(|most| Axis::bytes_from_zero("memory", most), &bars, 27.0).with_key(KEY);
         Some(self.figure("memory", "Memory by layer", caption, vec![panel], data))
     }
 

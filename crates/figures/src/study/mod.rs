@@ -2,7 +2,6 @@
 //! table.
 
 mod across;
-mod beside;
 mod claims;
 mod kernel;
 mod layers;
@@ -13,21 +12,24 @@ mod plots;
 pub use across::figures;
 pub use claims::claims;
 pub use page::page;
-pub use plots::{LearningCurve, learning_curves, limit_figure, plan_figure, scaling_figure};
+pub use plots::{limit_figure, plan_figure};
 
 use crate::draw::{Data, Figure, Panel, Tone};
 use memory::{LayerMemory, Outline};
 use planner::{
-    BatchSizePolicy, Bytes, ConvOp, CostTable, DesirableSet, Fronts, Kernel, Math, Plan, PlanOptions,
-    PlannedKernel, WorkspacePolicy,
+    BatchSizePolicy, Bytes, ConvOp, CostTable, DesirableSet, Fronts, Kernel, Math, Plan, PlanError,
+    PlanOptions, PlannedKernel, WorkspacePolicy,
 };
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, slice, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, slice, sync::Arc};
 
 /// Their limits of each kernel: too little, just right, plenty.
 const LIMITS: [Bytes; 3] = [Bytes::mib(8), Bytes::mib(64), Bytes::mib(512)];
 
 /// The one of them that the papers speak of most.
 const USUAL: Bytes = LIMITS[1];
+
+/// AlexNet's convolution that they look at closely.
+const CLOSELY: &str = "conv2";
 
 /// How many times faster is called a gain: a tenth.
 const NOTABLE: f64 = 1.1;
@@ -44,6 +46,11 @@ type Gains = BTreeMap<[u32; 2], Vec<(f64, PlannedKernel)>>;
 /// The nets of `studies` in one arithmetic.
 fn nets(studies: &[Study], math: Math) -> impl Iterator<Item = &Study> {
     studies.iter().filter(move |study| !study.is_list() && study.math() == math)
+}
+
+/// The same net as `study` among others, in one arithmetic.
+fn twin<'s>(studies: &'s [Study], math: Math, study: &Study) -> Option<&'s Study> {
+    nets(studies, math).find(|other| other.label() == study.label())
 }
 
 /// A net on a device.
@@ -67,10 +74,8 @@ pub struct Study {
     pub outline: Outline,
     /// Its layers, likewise.
     pub layers: Vec<LayerMemory>,
-    /// The convolution that is looked at closely.
-    pub convolution: Option<String>,
-    /// What was planned of it so far, with this table, or could not be: much is said of the same plans.
-    pub plans: RefCell<Vec<(PlanOptions, Option<Rc<Plan>>)>>,
+    /// Desirable sets that were computed so far: plans under any limit are made of them.
+    pub known: RefCell<Vec<(PlanOptions, Arc<Fronts>)>>,
 }
 
 impl Study {
@@ -92,8 +97,7 @@ impl Study {
 
     /// Forward of the convolution that is looked at closely.
     fn kernel_of_interest(&self) -> Option<&Kernel> {
-        let name = self.convolution.as_ref()?;
-        self.kernels.iter().find(|kernel| kernel.name == *name && kernel.id.op == ConvOp::Forward)
+        self.kernels.iter().find(|kernel| kernel.name == CLOSELY && kernel.id.op == ConvOp::Forward)
     }
 
     fn mini_batch(&self) -> u32 {
@@ -150,35 +154,49 @@ impl Study {
     }
 
     /// A plan; none if not all kernels fit.
-    fn plan(&self, sizes: BatchSizePolicy, policy: WorkspacePolicy, limit: Bytes) -> Option<Rc<Plan>> {
-        let (batch_size_policy, workspace_policy, default) = (sizes, policy, PlanOptions::default());
-        self.planned(PlanOptions { batch_size_policy, workspace_policy, limit, ..default })
+    fn plan(&self, sizes: BatchSizePolicy, policy: WorkspacePolicy, limit: Bytes) -> Option<Plan> {
+        self.planned(&PlanOptions { workspace_policy: policy, limit, ..of_sizes(sizes) })
     }
 
     /// A plan with a limit for each kernel.
-    fn limited(&self, policy: BatchSizePolicy, limit: Bytes) -> Option<Rc<Plan>> {
-        self.plan(policy, WorkspacePolicy::Wr, limit)
+    fn limited(&self, sizes: BatchSizePolicy, limit: Bytes) -> Option<Plan> {
+        self.plan(sizes, WorkspacePolicy::Wr, limit)
     }
 
     /// WD of the total that is so much for each kernel.
-    fn divided(&self, each: Bytes) -> Option<Rc<Plan>> {
+    fn divided(&self, each: Bytes) -> Option<Plan> {
         self.plan(self.finest, WorkspacePolicy::Wd, self.total(each))
     }
 
     /// A plan within the usual limit of algorithms with errors up to `max_error`.
-    fn as_exact_as(&self, max_error: f32) -> Option<Rc<Plan>> {
-        let (batch_size_policy, default) = (self.finest, PlanOptions::default());
-        self.planned(PlanOptions { batch_size_policy, limit: USUAL, max_error: Some(max_error), ..default })
+    fn as_exact_as(&self, max_error: f32) -> Option<Plan> {
+        self.planned(&PlanOptions { limit: USUAL, max_error: Some(max_error), ..of_sizes(self.finest) })
     }
 
-    fn planned(&self, options: PlanOptions) -> Option<Rc<Plan>> {
-        let mut plans = self.plans.borrow_mut();
-        if let Some((_, plan)) = plans.iter().find(|(known, _)| *known == options) {
-            return plan.clone();
+    fn planned(&self, options: &PlanOptions) -> Option<Plan> {
+        self.fronts(options).ok()?.plan(options).ok()
+    }
+
+    /// The desirable sets of all kernels, for every limit and workspace policy that `options` could have.
+    ///
+    /// # Errors
+    /// As [`Fronts::new`].
+    pub fn fronts(&self, options: &PlanOptions) -> Result<Arc<Fronts>, PlanError> {
+        let (limit, workspace_policy) = (Bytes::ZERO, WorkspacePolicy::Wr);
+        let key = PlanOptions { limit, workspace_policy, ..options.clone() };
+        let mut known = self.known.borrow_mut();
+        if let Some((_, fronts)) = known.iter().find(|(other, _)| *other == key) {
+            return Ok(Arc::clone(fronts));
         }
-        let plan = planner::plan(&self.kernels, &self.table, &options).ok().map(Rc::new);
-        plans.push((options, plan.clone()));
-        plan
+        let fronts = Arc::new(Fronts::new(&self.kernels, &self.table, options)?);
+        known.push((key, Arc::clone(&fronts)));
+        Ok(fronts)
+    }
+
+    /// The desirable set of one kernel.
+    fn desirable(&self, kernel: &Kernel, sizes: BatchSizePolicy) -> Option<DesirableSet> {
+        let front = Fronts::new(slice::from_ref(kernel), &self.table, &of_sizes(sizes)).ok()?;
+        Some(front.iter().next()?.1.clone())
     }
 
     /// What every kernel gains that fits undivided.
@@ -208,24 +226,17 @@ impl Study {
         measured.flatten().map(|one| one.time_ms).sum::<f64>() / 1e3
     }
 
-    /// The desirable sets of some kernels.
-    fn fronts(&self, kernels: &[Kernel], batch_size_policy: BatchSizePolicy) -> Option<Fronts> {
-        let options = PlanOptions { batch_size_policy, ..PlanOptions::default() };
-        Fronts::new(kernels, &self.table, &options).ok()
-    }
-
-    /// The desirable set of one.
-    fn desirable(&self, kernel: &Kernel, policy: BatchSizePolicy) -> Option<DesirableSet> {
-        Some(self.fronts(slice::from_ref(kernel), policy)?.iter().next()?.1.clone())
-    }
-
     /// A figure of this net that shows `what`.
     fn figure(&self, name: &str, what: &str, caption: String, panels: Vec<Panel>, data: Data) -> Figure {
         let (net, samples, math, device) = (&self.title, self.mini_batch(), self.math(), self.device());
         let title = format!("{what}: {net}, mini-batch {samples}, {math}, {device}");
         let name = self.prefix.clone() + name;
-        Figure { caption, ..Figure::new(&name, title, self.source(), panels, data) }
+        Figure { name, caption, data, ..Figure::new(title, self.source(), panels) }
     }
+}
+
+fn of_sizes(batch_size_policy: BatchSizePolicy) -> PlanOptions {
+    PlanOptions { batch_size_policy, ..PlanOptions::default() }
 }
 
 /// The colour of a batch-size policy, everywhere.

@@ -1,6 +1,6 @@
 //! A whole net: policies and limits, the price of a MiB, one total shared or divided.
 
-use super::{LIMITS, Study, USUAL, tone};
+use super::{LIMITS, Study, USUAL, of_sizes, tone};
 use crate::{
     draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
     number::{percent, times},
@@ -33,23 +33,23 @@ impl Study {
             layers => layers.into_iter().map(str::to_owned).collect(),
         };
         let mut data = Data::new("limit_bytes policy part time_ms");
-        let mut groups = Vec::new();
+        let mut bars = Vec::new();
         for limit in LIMITS {
-            let bar = |&policy: &BatchSizePolicy| {
-                let plan = self.limited(policy, limit)?;
-                let parts = parts.iter().enumerate().map(|(place, part)| {
+            for &policy in self.policies() {
+                let Some(plan) = self.limited(policy, limit) else { continue };
+                let mut stacked = Vec::new();
+                for (place, part) in parts.iter().enumerate() {
                     let is_of =
                         |k: &&PlannedKernel| k.kernel.name == *part || k.kernel.id.op.to_string() == *part;
                     let ms: f64 = plan.kernels.iter().filter(is_of).map(PlannedKernel::time_ms).sum();
-                    row!(data; limit, policy.to_string(), part, ms);
-                    (ms, Tone::of(place), String::new())
-                });
-                Some(Bar { parts: parts.collect(), text: format!("{policy} {}", times(plan.gain())) })
-            };
-            groups.push((limit.to_string(), self.policies().iter().filter_map(bar).collect()));
+                    row!(data; limit, policy, part, ms);
+                    stacked.push((ms, Tone::of(place), String::new()));
+                }
+                bars.push(Bar::of_parts(limit, stacked, format!("{policy} {}", times(plan.gain()))));
+            }
         }
-        let key = parts.iter().enumerate().map(|(place, name)| (Tone::of(place), name.as_str()));
-        let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), groups, 76.0).with_key(key);
+        let key = parts.iter().enumerate().map(|(place, name)| (Tone::of(place), name));
+        let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), &bars, 76.0).with_key(key);
         let caption = format!(
             "All convolution kernels of {} under three limits for each, with what micro-batches gain over undivided kernels.",
             self.title
@@ -63,12 +63,12 @@ impl Study {
         let mut data = Data::new("policy limit_bytes time_ms price_ms_per_mib");
         let (mut falls, mut prices, mut curves) = (Vec::new(), Vec::new(), Vec::new());
         for &policy in self.policies() {
-            let curve = self.fronts(&self.kernels, policy)?.curve(WorkspacePolicy::Wr);
+            let curve = self.fronts(&of_sizes(policy)).ok()?.curve(WorkspacePolicy::Wr);
             for point in curve.points() {
                 let price = curve.price_ms_per_mib(point.workspace);
-                row!(data; policy.to_string(), point.workspace, point.time_ms, price);
+                row!(data; policy, point.workspace, point.time_ms, price);
             }
-            falls.push(Drawn::steps(&curve, range, tone(policy)).named(policy.to_string()));
+            falls.push(Drawn::steps(&curve, range, tone(policy)).named(policy));
             let limits = (0..27).map(|half| range[0].0 as f64 * (f64::from(half) / 2.0).exp2());
             let price = |limit: f64| [limit, curve.price_ms_per_mib(Bytes(limit as u64)) * 1e3];
             let falling = limits.map(price).filter(|[_, price]| price.is_finite() && *price > 0.0);
@@ -96,22 +96,23 @@ impl Study {
     /// One total: a share for each kernel (WR), divided (WD), an arena for all (WS).
     pub(super) fn sharing(&self) -> Option<Figure> {
         let mut data = Data::new("total_bytes way time_ms workspace_bytes");
-        let mut groups = Vec::new();
+        let mut bars = Vec::new();
         // The papers' totals for AlexNet, and for deep nets smaller ones.
         let shares = if self.convolutions().len() <= 16 { LIMITS } else { [8, 16, 32].map(Bytes::mib) };
         for each in shares {
-            let (mut bars, total) = (Vec::new(), self.total(each));
+            let total = self.total(each);
             for (name, sizes, policy, tone) in WAYS {
                 let limit = if policy == WorkspacePolicy::Wr { each } else { total };
                 let Some(plan) = self.plan(sizes.unwrap_or(self.finest), policy, limit) else { continue };
                 let is_shared = policy == WorkspacePolicy::Ws;
                 let workspace = if is_shared { plan.workspace_total() } else { plan.workspace_separate() };
                 row!(data; total, name, plan.time_ms, workspace);
-                bars.push(Bar::new(plan.time_ms, tone, format!("{name} {:.1}", plan.time_ms)));
+                let (group, text) =
+                    (format!("{} MiB", total.as_mib()), format!("{name} {:.1}", plan.time_ms));
+                bars.push(Bar::new(group, plan.time_ms, tone, text));
             }
-            groups.push((format!("{} MiB", total.as_mib()), bars));
         }
-        let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), groups, 92.0);
+        let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), &bars, 92.0);
         let caption = "The same memory for workspaces, given in three ways: an equal share for each kernel (WR), divided by an \
                        ILP (WD), one arena that all use in turn.".to_owned();
         Some(self.figure("sharing", "Three ways to give a total", caption, vec![panel], data))
@@ -135,13 +136,12 @@ impl Study {
             "WD gives {given} of {mib} MiB to {kernels} kernels; {first} and {second} have {part} of it. All kernels take \
              {ms:.1} ms."
         );
-        let bar = |PlannedKernel { kernel, configuration, workspace, .. }: &PlannedKernel| {
-            let text = format!("{workspace}: {configuration}");
-            (kernel.to_string(), vec![Bar::new(workspace.0 as f64, Tone::Blue, text)])
-        };
+        let bars = largest.into_iter().map(|PlannedKernel { kernel, configuration, workspace, .. }| {
+            Bar::new(kernel, workspace.0 as f64, Tone::Blue, format!("{workspace}: {configuration}"))
+        });
         // Room for the words beside the longest bar.
         let x = |most| Axis::bytes_from_zero("workspace", 3.0 * most);
-        let panel = Panel::bars(x, largest.into_iter().map(bar).collect(), 22.0);
+        let panel = Panel::bars(x, &bars.collect::<Vec<_>>(), 22.0);
         Some(Figure { width: Figure::PAGE, ..self.figure("wd", &what, caption, vec![panel], data) })
     }
 }

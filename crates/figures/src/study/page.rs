@@ -1,6 +1,6 @@
 //! The page beside the figures: every number in it is computed.
 
-use super::{LIMITS, NOTABLE, Study, USUAL, beside::pairs, claims::gain_at, nets};
+use super::{LIMITS, NOTABLE, Study, USUAL, claims::gain_at, nets, twin};
 use crate::draw::{Data, Figure};
 use planner::{BatchSizePolicy, Math, PlannedKernel, WorkspacePolicy};
 use std::iter::zip;
@@ -74,63 +74,53 @@ pub fn page(devices: &[Vec<Study>], figures: &[Figure], claims: &Data, said: [&s
     page
 }
 
-/// Of every net in FP32 of which it is known, whether what is said is true of it, and the ratio.
-fn verdicts((_, is_gain, ratio): &Conclusion, studies: &[Study]) -> Vec<(String, bool, f64)> {
-    let twin = |study: &Study| nets(studies, Math::Tf32).find(|other| other.label() == study.label());
-    let verdict = |study| {
-        let ratio = ratio(study, twin(study))?;
-        Some((study.label(), (ratio >= NOTABLE) == *is_gain, ratio))
+/// What it says, and of which nets in FP32 that is true, with the ratios on every device; nothing if no net has one.
+fn verdict((said, is_gain, ratio): &Conclusion, devices: &[Vec<Study>]) -> Option<String> {
+    let (mut yes, mut no) = (Vec::new(), Vec::new());
+    for net in nets(&devices[0], Math::Fp32) {
+        for (place, device) in devices.iter().enumerate() {
+            let study = twin(device, Math::Fp32, net);
+            let known = study.and_then(|study| ratio(study, twin(device, Math::Tf32, net)));
+            let Some(ratio) = known else { continue };
+            let nets = if (ratio >= NOTABLE) == *is_gain { &mut yes } else { &mut no };
+            let on = if place > 0 { format!(" on {}", device[0].model()) } else { String::new() };
+            nets.push(format!("{}{on} {ratio:.2}x", net.label()));
+        }
+    }
+    let verdict = match [yes.join(", "), no.join(", ")].each_ref().map(String::as_str) {
+        ["", ""] => return None,
+        [yes, ""] => format!("True wherever it is known: {yes}"),
+        ["", no] => format!("True nowhere: {no}"),
+        [yes, no] => format!("True of {yes}; not of {no}"),
     };
-    nets(studies, Math::Fp32).filter_map(verdict).collect()
+    Some(format!("- **{said}** {verdict}.\n"))
 }
 
-/// What it says, and of which nets that is true on the first device, with their ratios, and those on the others; nothing
-/// if no net has that.
-fn verdict(conclusion: &Conclusion, devices: &[Vec<Study>]) -> Option<String> {
-    let mut of_devices =
-        devices.iter().map(|device| (device.first().map_or("", Study::model), verdicts(conclusion, device)));
-    let ((_, ours), others) = (of_devices.next()?, of_devices.collect::<Vec<_>>());
-    let [yes, no] = [true, false].map(|wanted| {
-        let nets = ours.iter().filter(|(_, holds, _)| *holds == wanted).map(|(net, holds, ratio)| {
-            let other = |(model, theirs): &(&str, Vec<(String, bool, f64)>)| {
-                let (_, also, ratio) = theirs.iter().find(|other| other.0 == *net)?;
-                Some(format!(" ({}{model} {ratio:.2}x)", if also == holds { "" } else { "but " }))
-            };
-            format!("{net} {ratio:.2}x{}", others.iter().filter_map(other).collect::<String>())
-        });
-        nets.collect::<Vec<_>>().join(", ")
-    });
-    let is_known = ours.len() == nets(&devices[0], Math::Fp32).count();
-    let unknown = if is_known { "" } else { " of which it is known" };
-    let verdict = match (&yes[..], &no[..]) {
-        ("", "") => return None,
-        (_, "") => format!("True of all{unknown}: {yes}"),
-        ("", _) => format!("True of none{unknown}: {no}"),
-        _ => format!("True of {yes}; not of {no}"),
-    };
-    Some(format!("- **{}** {verdict}.\n", conclusion.0))
-}
-
-/// What is the same on both devices, and what is not.
+/// What is the same on both devices, and what is not, of nets in FP32 that were measured at the same sizes.
 fn compared(here: &[Study], there: &[Study]) -> Option<String> {
     let (mut kernels, mut same, mut times) = (0, 0, Vec::new());
     let algorithm = |planned: &PlannedKernel| Some(planned.undivided.as_ref()?.algorithm.clone());
-    for pair in pairs(here, there) {
-        let [Some([a, little]), Some([b, slower])] = pair.map(Study::plenty_and_little) else { continue };
+    for study in nets(here, Math::Fp32) {
+        let other = twin(there, Math::Fp32, study).filter(|other| other.finest == study.finest);
+        let plans = study.plenty_and_little().zip(other.and_then(Study::plenty_and_little));
+        let Some(([a, little], [b, slower])) = plans else { continue };
         let alike = zip(&a.kernels, &b.kernels).filter(|(a, b)| algorithm(a) == algorithm(b));
         (kernels, same) = (kernels + a.kernels.len(), same + alike.count());
-        times.push(format!("{:.2} ({})", slower.time_ms / little.time_ms, pair[0].label()));
+        times.push(format!("{:.2} ({})", slower.time_ms / little.time_ms, study.label()));
     }
-    let coarser = nets(there, Math::Tf32).filter(|study| study.finest != here[0].finest).map(Study::label);
-    let coarser = coarser.reduce(|a, b| format!("{a}, {b}"));
-    let coarser = coarser.map_or_else(String::new, |nets| format!(" (in TF32 of powers of two: {nets})"));
+    let is_coarser =
+        |study: &&Study| twin(here, Math::Tf32, study).is_some_and(|all| all.finest != study.finest);
+    let coarser: Vec<String> = nets(there, Math::Tf32).filter(is_coarser).map(Study::label).collect();
+    let coarser = match coarser.join(", ") {
+        nets if nets.is_empty() => nets,
+        nets => format!(" In TF32 it has powers of two alone of {nets}."),
+    };
     let ([.., plenty], times) = (LIMITS, times.join(", "));
     let [here, there] = [here, there].map(|one| one[0].model());
     let said = format!(
         "## {here} and {there}\n\nOf {kernels} undivided kernels in FP32, {same} have the same fastest algorithm within \
          {plenty} on both. What differs is time: in micro-batches within {USUAL}, {there} takes {times} times as long as \
-         {here}. What micro-batches gain there{coarser} stands in brackets above, with a *but* where the verdict is \
-         another.\n\n"
+         {here}.{coarser}\n\n"
     );
     Some(said).filter(|_| kernels > 0)
 }
