@@ -43,8 +43,7 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     let built = build(&file(FILES[0]), &net).map_err(|error| not_like(&error.to_string()))?;
     // What does not fit would be refused by the training.
     weights.copied(&built)?;
-    let prefix = file("snapshots").join(&recipe.name).display().to_string();
-    let solver = recipe.solver(&survey, (&template, model.as_ref()), &prefix);
+    let solver = recipe.solver(&survey, (&template, model.as_ref()));
     fs::create_dir_all(&args.folder).map_err(|error| refused(&args.folder, error))?;
     let contents = [&net, &solver, &survey.train.0, &survey.validation.0];
     for (name, contents) in FILES.iter().zip(contents).filter(|(_, contents)| !contents.is_empty()) {

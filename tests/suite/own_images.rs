@@ -111,7 +111,7 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
     let train = "train --solver shapes/solver.prototxt --threads 1 --policy undivided";
     let said = folder.succeed(train);
     assert!(said.contains("54 images of 3 classes (disc-plain, square-stripes, triangle-fine)"), "{said}");
-    let weights = "shapes/snapshots/shapes_iter_7.safetensors";
+    let weights = "shapes/solver_iter_7.safetensors";
     let header = String::from_utf8_lossy(&folder.read(weights)).into_owned();
     assert!(
         header.contains(r#"[\"disc-plain\",\"square-stripes\",\"triangle-fine\"]"#),
@@ -155,7 +155,7 @@ fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
     }
     folder.succeed("init first --data pictures --like tiny.prototxt --batch 8 --epochs 1 --validation 0");
     folder.succeed("train --solver first/solver.prototxt --threads 1 --policy undivided");
-    folder.succeed(&format!("{init} first/snapshots/first_iter_1.safetensors"));
+    folder.succeed(&format!("{init} first/solver_iter_1.safetensors"));
     let net = text(&folder.read("tuned/net.prototxt"));
     assert!(net.contains("mean_value: 100.000\n") && net.contains("scale: 0.01\n"), "{net}");
     let rate =
@@ -163,9 +163,11 @@ fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
     assert!(!net.contains("phase: TEST }\n  transform") && !folder.path("tuned/val.txt").exists());
     fs::create_dir_all(folder.path("own/lists")).unwrap();
     folder.succeed("init own/lists/.. --data pictures --like tiny.prototxt --size 20");
-    assert!(text(&folder.read("own/solver.prototxt")).contains("snapshots/own\""));
     let net = text(&folder.read("own/net.prototxt"));
-    assert!(net.contains("std_value") && net.contains("crop_size: 20"), "{net}");
+    assert!(
+        net.contains("name: 'own'") && net.contains("std_value") && net.contains("crop_size: 20"),
+        "{net}"
+    );
     assert!(rate("tuned") && !rate("own"));
     folder.write("sizeless.prototxt", NET.replace("crop_size: 24", ""));
     for (like, reason) in [
@@ -208,7 +210,7 @@ fn folders_of_any_names_are_predicted_without_what_cannot_be_read() {
     folder.write("photos/none.jpg", "no image");
     let predict = |images: &[&std::ffi::OsStr]| {
         let mut predict = folder.command("predict --threads 1 --policy undivided --model");
-        predict.args(["my pets/net.prototxt", "--weights", "my pets/snapshots/my_pets_iter_2.safetensors"]);
+        predict.args(["my pets/net.prototxt", "--weights", "my pets/solver_iter_2.safetensors"]);
         predict.args(images).output().unwrap()
     };
     let output = predict(&["photos".as_ref()]);

@@ -158,14 +158,14 @@ impl Recipe {
     }
 
     /// The solver of the net beside it, made from `template`: the rate of its solver `model`, for this mini-batch, and
-    /// its decay, or usual ones; the rate falls to 0 in a straight line. Snapshots begin with `prefix`.
+    /// its decay, or usual ones; the rate falls to 0 in a straight line. Snapshots lie
+    /// beside it, wherever it is started from.
     ///
     /// Where nothing normalizes between layers it is Adam's: gradients of other layers differ by orders of magnitude
     /// then, and at the rates of SGD for large sets a small one teaches nothing, and at higher ones the net diverges.
-    pub fn solver(&self, survey: &Survey, like: (&NetSpec, Option<&SolverSpec>), prefix: &str) -> String {
+    pub fn solver(&self, survey: &Survey, like: (&NetSpec, Option<&SolverSpec>)) -> String {
         let (&Self { batch, epochs, seed, .. }, (template, model)) = (self, like);
         let epoch = survey.train.1.div_ceil(batch);
-        let prefix = quoted(prefix);
         let is_norm = |layer: &LayerSpec| matches!(layer.kind, LayerKind::BatchNorm(_));
         let is_adam = !self.is_tuned && !template.layers.iter().any(is_norm);
         let rate = match (model, template.mini_batch()) {
@@ -187,7 +187,7 @@ impl Recipe {
         format!(
             "# {epochs} passes over {} images at mini-batch {batch}.\nnet: \"net.prototxt\"\n{tests}{method}base_lr: {base_lr}\n\
              lr_policy: \"poly\"\npower: 1\ndisplay: {}\nmax_iter: {}\nmomentum: 0.9\nweight_decay: {weight_decay}\n\
-             snapshot: {}\nsnapshot_prefix: {prefix}\nrandom_seed: {seed}\n",
+             snapshot: {}\nrandom_seed: {seed}\n",
             survey.train.1,
             epoch.div_ceil(10),
             epochs * epoch,

@@ -44,9 +44,9 @@ fn any_folder_can_be_named() {
     let (net, _) = recipe.net(&survey, &template, &text).unwrap();
     let LayerKind::ImageData(images) = &parsed(&net).layers[0].kind else { panic!("images are read first") };
     assert_eq!((parsed(&net).name, &images.root_folder), ("नुक्ता".to_owned(), &format!("/{name}/")));
-    let solver = recipe.solver(&survey, (&template, None), name);
-    let solver = SolverSpec::parse(Path::new("solver.prototxt"), &solver).unwrap();
-    assert_eq!(solver.snapshot.prefix, Path::new(name));
+    let file = Path::new(name).join("solver.prototxt");
+    let solver = SolverSpec::parse(&file, &recipe.solver(&survey, (&template, None))).unwrap();
+    assert_eq!(solver.snapshot.prefix, Path::new(name).join("solver"));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn nets_that_cannot_be_adapted_are_refused() {
 #[test]
 fn the_solver_is_the_model_s_at_another_mini_batch() {
     let (template, _) = model("resnet18");
-    let text = |is_tuned| recipe(is_tuned).solver(&survey(4), (&template, None), "snapshots/birds");
+    let text = |is_tuned| recipe(is_tuned).solver(&survey(4), (&template, None));
     let spec = |text: &str| crate::spec::SolverSpec::parse(Path::new("solver.prototxt"), text).unwrap();
     let (own, tuned) = (spec(&text(false)), spec(&text(true)));
     assert_eq!(
@@ -154,7 +154,7 @@ fn the_solver_is_the_model_s_at_another_mini_batch() {
     );
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/resnet18/solver.prototxt");
     let model = crate::spec::SolverSpec::load(&folder).unwrap();
-    let like = spec(&recipe(false).solver(&survey(4), (&template, Some(&model)), "p"));
+    let like = spec(&recipe(false).solver(&survey(4), (&template, Some(&model))));
     assert!((like.learning_rate.base_lr - 0.1 * 16.0 / 128.0).abs() < 1e-6);
     assert_eq!(like.weight_decay, model.weight_decay);
 }
@@ -164,7 +164,7 @@ fn the_solver_is_the_model_s_at_another_mini_batch() {
 #[test]
 fn nets_without_batch_normalization_learn_by_adam() {
     let solver = |name: &str, is_tuned| {
-        let text = recipe(is_tuned).solver(&survey(4), (&model(name).0, None), "p");
+        let text = recipe(is_tuned).solver(&survey(4), (&model(name).0, None));
         let solver = SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap();
         assert!(solver.warnings.is_empty(), "{:?}", solver.warnings);
         (solver.method, solver.learning_rate.base_lr)
