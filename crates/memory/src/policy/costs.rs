@@ -96,7 +96,7 @@ impl Costs {
 
     /// The time of a pass with kernels with the fastest workspace within `limit`, or else the least one, and that
     /// workspace.
-    pub(super) fn within(&self, node: usize, pass: usize, limit: Bytes) -> (f64, Bytes) {
+    pub(super) fn within(&self, (node, pass): (usize, usize), limit: Bytes) -> (f64, Bytes) {
         let costs = &self.nodes[node][pass];
         let cost = costs.within(limit).expect("it has kernels");
         (costs.fixed_ms + cost.time_ms, cost.workspace)

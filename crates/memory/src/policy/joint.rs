@@ -29,6 +29,8 @@ const TRIALS: (usize, [usize; 2]) = (200_000, [450, 2000]);
 const PLACED: usize = 400;
 /// The heat of a search in parts of the time: at its beginning from what is known and from prices, and at its end.
 const HEAT: [f64; 3] = [1e-3, 4e-3, 1e-5];
+/// So many searches more begin where nothing that was found has places.
+const RETRIES: usize = 20;
 /// How many choices are known at once: to begin with, and at most.
 const KNOWN: [usize; 2] = [4, 48];
 
@@ -144,6 +146,7 @@ impl<'a> Search<'a> {
             if let Some((_, choice)) = self.fits.first().filter(|_| number == 0) {
                 fastest.clone_from(choice);
             }
+            self.search_places(capacity, budget.0);
             if self.found.iter().any(|(ms, ..)| *ms <= self.problem.unlimited_ms * (1.0 + 1e-9)) {
                 break;
             }
@@ -190,6 +193,25 @@ impl<'a> Search<'a> {
         for (start, hot) in starts.into_iter().zip(HEAT) {
             self.anneal(start, trials, hot);
         }
+        self.place_fastest(capacity, budget);
+    }
+
+    /// Near the floor what fits in sum may have no places: what other searches find may.
+    fn search_places(&mut self, capacity: u64, budget: u64) {
+        let fits = self.fits.clone();
+        for start in 0..RETRIES {
+            if capacity > budget || self.found.iter().any(|(ms, ..)| ms.is_finite()) {
+                break;
+            }
+            self.known.extend(std::mem::take(&mut self.fits).into_iter().map(|(_, choice)| choice));
+            self.anneal(self.known[start % KNOWN[0]].clone(), TRIALS.1[1], HEAT[1]);
+            self.place_fastest(capacity, budget);
+        }
+        self.fits = fits;
+    }
+
+    /// Places the fastest choices for `capacity`, if that is within `budget`, as far as nothing is known to be faster.
+    fn place_fastest(&mut self, capacity: u64, budget: u64) {
         for (ms, choice) in &self.fits.clone() {
             if capacity <= budget && self.found.iter().all(|(other_ms, ..)| ms < other_ms) {
                 self.place(choice, capacity, Bytes(capacity));

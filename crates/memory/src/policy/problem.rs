@@ -1,6 +1,6 @@
 //! A net as far as it can be kept, offloaded or computed again.
 
-use super::{costs::Costs, trial::Step};
+use super::costs::Costs;
 use crate::{
     outline::Outline,
     schedule::{Action, Buffer, Schedule, Use, uses},
@@ -47,6 +47,19 @@ pub(super) struct Unit {
     pub(super) repeats: bool,
     /// How long that takes at best, in milliseconds.
     pub(super) repeat_ms: f64,
+}
+
+/// An action that computes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) action: Action,
+    /// Its node and pass, if it has kernels.
+    pub(super) kernels: Option<(usize, usize)>,
+    /// How long it takes.
+    pub(super) ms: f64,
+    /// What is alive beside its workspace, or scratch, and that.
+    pub(super) alive: u64,
+    pub(super) workspace: u64,
 }
 
 /// The net with its costs.

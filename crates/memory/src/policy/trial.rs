@@ -1,6 +1,6 @@
 //! What comes of a choice for every feature map: the order of actions, the memory they need, and the time.
 
-use super::problem::{Problem, arena_bytes};
+use super::problem::{Problem, Step, arena_bytes};
 use crate::schedule::Action;
 use planner::Bytes;
 
@@ -40,19 +40,6 @@ pub(super) struct Trial {
     wanted: Vec<usize>,
     /// Of every backward action the first unit that is computed again before it, and of every unit the next.
     again: [Vec<usize>; 2],
-}
-
-/// An action that computes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    pub(super) action: Action,
-    /// Its node and pass, if it has kernels.
-    pub(super) kernels: Option<(usize, usize)>,
-    /// How long it takes.
-    pub(super) ms: f64,
-    /// What is alive beside its workspace, or scratch, and that.
-    pub(super) alive: u64,
-    pub(super) workspace: u64,
 }
 
 impl Trial {
@@ -132,18 +119,16 @@ impl Problem<'_> {
         }
         *time_ms = if self.outline.updates { self.costs.update_ms } else { 0.0 };
         for step in steps {
-            if let Some((node, pass)) = step.kernels {
-                self.give(step, limits[node][pass]);
-            }
+            self.give(step, |(node, pass)| limits[node][pass]);
             *peak = (*peak).max(step.alive + step.workspace);
             *time_ms += step.ms;
         }
     }
 
-    /// Gives a step the fastest workspace within `limit`, or else the least.
-    fn give(&self, step: &mut Step, limit: u64) {
-        if let Some((node, pass)) = step.kernels {
-            let (ms, workspace) = self.costs.within(node, pass, Bytes(limit));
+    /// Gives a step the fastest workspace within the limit of its pass, or else the least.
+    fn give(&self, step: &mut Step, limit: impl Fn((usize, usize)) -> u64) {
+        if let Some(pass) = step.kernels {
+            let (ms, workspace) = self.costs.within(pass, Bytes(limit(pass)));
             (step.ms, step.workspace) = (ms, arena_bytes(workspace.0));
         }
     }
@@ -314,20 +299,20 @@ impl Problem<'_> {
                     break;
                 }
                 let mut less = *step;
-                self.give(&mut less, capacity.saturating_sub(step.alive + lying));
-                let on_their_way = (done..ends_ms.len()).filter(|&copy| lies[copy]);
-                let gone = on_their_way.map(|copy| (copies[copy].bytes, ends_ms[copy]));
+                self.give(&mut less, |_| capacity.saturating_sub(step.alive + lying));
                 let slower_ms = less.ms - step.ms;
-                if less.alive + less.workspace + lying <= capacity
-                    && now_ms + slower_ms < gone_ms(gone, lacks)
-                {
-                    lost_ms += slower_ms;
-                    *step = less;
+                let mut gone = 0;
+                let last = (done..ends_ms.len()).filter(|&copy| lies[copy]).find(|&copy| {
+                    gone += copies[copy].bytes;
+                    gone >= lacks
+                });
+                let is_faster = last.is_some_and(|last| now_ms + slower_ms < ends_ms[last]);
+                if is_faster && less.alive + less.workspace + lying <= capacity {
+                    (*step, lost_ms) = (less, lost_ms + slower_ms);
                     break;
                 }
-                lost_ms += ends_ms[done] - now_ms;
                 waited.push(copies[done].index);
-                now_ms = ends_ms[done];
+                (now_ms, lost_ms) = (ends_ms[done], lost_ms + ends_ms[done] - now_ms);
             }
             step.alive += lying;
             now_ms += step.ms;
@@ -354,17 +339,4 @@ struct Copy {
     needed: usize,
     bytes: u64,
     ms: f64,
-}
-
-/// When so much is gone that nothing `lacks` any more, or all is; of what goes, the bytes and when.
-fn gone_ms(going: impl Iterator<Item = (u64, f64)>, lacks: u64) -> f64 {
-    let mut gone = 0;
-    let mut until_ms = 0.0;
-    for (bytes, end_ms) in going {
-        if gone >= lacks {
-            break;
-        }
-        (gone, until_ms) = (gone + bytes, end_ms);
-    }
-    until_ms
 }
