@@ -333,7 +333,7 @@ fn base(problem: &Problem<'_>) -> Vec<u64> {
     }
     for (at, sum) in base.iter_mut().enumerate() {
         let (node, pass) = problem.action(at);
-        *sum += problem.scratch[node][pass];
+        *sum += problem.steps[node][pass].workspace;
     }
     base
 }

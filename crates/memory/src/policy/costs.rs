@@ -94,11 +94,12 @@ impl Costs {
         again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
     }
 
-    /// The time of a pass with the fastest workspace within `limit`, or else the least one, and that workspace.
-    pub(super) fn within(&self, action: Action, (node, pass): (usize, usize), limit: Bytes) -> (f64, Bytes) {
+    /// The time of a pass with kernels with the fastest workspace within `limit`, or else the least one, and that
+    /// workspace.
+    pub(super) fn within(&self, (node, pass): (usize, usize), limit: Bytes) -> (f64, Bytes) {
         let costs = &self.nodes[node][pass];
-        let with = |cost: &Cost| (costs.fixed_ms + cost.time_ms, cost.workspace);
-        costs.within(limit).map_or_else(|| (self.pass_ms(action, limit), Bytes::ZERO), with)
+        let cost = costs.within(limit).expect("it has kernels");
+        (costs.fixed_ms + cost.time_ms, cost.workspace)
     }
 
     /// The workspaces of each node's passes: of the fastest within the limit of a node's pass, or else the least.

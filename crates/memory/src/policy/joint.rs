@@ -6,7 +6,9 @@
 //!
 //! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what
 //! is known of the one below, and the plan is the fastest of all that was placed on the way: more memory makes none of
-//! them slower. Only AccUDNN's choice for the very budget is not among those of larger ones, which have their own.
+//! them slower. Where nothing may be offloaded the search comes first, as what it finds for its least memory is near
+//! what is best for less with a little offloading. Only AccUDNN's choice for the very budget is not among those of
+//! larger ones, which have their own.
 
 use super::{
     bound::Bound,
@@ -28,6 +30,8 @@ const TRIALS: (usize, [usize; 2]) = (200_000, [450, 2000]);
 const PLACED: usize = 400;
 /// The heat of a search in parts of the time: at its beginning from what is known and from prices, and at its end.
 const HEAT: [f64; 3] = [1e-3, 4e-3, 1e-5];
+/// So many searches more begin where nothing that was found has places.
+const RETRIES: usize = 20;
 /// How many choices are known at once: to begin with, and at most.
 const KNOWN: [usize; 2] = [4, 48];
 
@@ -48,8 +52,9 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
     let count = 1 + usize::from(costs.host > Bytes::ZERO);
     let mut searches: Vec<Search> = ways[..count].iter().map(Search::new).collect();
+    let mut known = ways[0].all(false, true);
     for (search, part) in searches.iter_mut().zip(STEPS) {
-        search.run(budget, (keep.device.0 as f64 * part) as u64);
+        known = search.run(budget, (keep.device.0 as f64 * part) as u64, known);
     }
     let plans = searches.iter().filter_map(|search| search.best(budget));
     let best = plans.min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
@@ -126,18 +131,23 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Climbs up to `budget`, or to what is as fast as in any memory; AccUDNN's choice for it is tried, too.
-    fn run(&mut self, budget: Bytes, step: u64) {
+    /// Climbs up to `budget`, or to what is as fast as in any memory, from a choice without offloading; AccUDNN's choice
+    /// for it is tried, too. Returns the fastest for the smallest capacity, though that be above `budget`.
+    fn run(&mut self, budget: Bytes, step: u64, repeated: Choice) -> Choice {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();
         self.place(&problem.keep(), 0, Bytes::ZERO);
         self.place(&leanest, 0, Bytes::ZERO);
         let least = problem.carry_out(&leanest, 0).peak;
-        self.known = vec![problem.keep(), problem.all(true, false), problem.all(false, true), leanest];
+        self.known = vec![problem.keep(), problem.all(true, false), repeated, leanest.clone()];
+        let mut fastest = leanest;
         let step = ((step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT) as usize;
-        let capacities = (least..=budget.0).step_by(step).filter(|_| floor.floor <= budget);
-        for (number, capacity) in capacities.enumerate() {
-            self.climb(number, capacity);
+        for (number, capacity) in (least..=budget.0.max(least)).step_by(step).enumerate() {
+            self.climb(number, capacity, budget.0);
+            if let Some((_, choice)) = self.fits.first().filter(|_| number == 0) {
+                fastest.clone_from(choice);
+            }
+            self.search_places(capacity, budget.0);
             if self.found.iter().any(|(ms, ..)| *ms <= self.problem.unlimited_ms * (1.0 + 1e-9)) {
                 break;
             }
@@ -147,6 +157,7 @@ impl<'a> Search<'a> {
                 self.place(&choice, capacity, within);
             }
         }
+        fastest
     }
 
     /// Goes on to prices for another capacity: those of a byte stay.
@@ -156,8 +167,9 @@ impl<'a> Search<'a> {
         self.prices.memory.iter_mut().for_each(|price| *price *= times);
     }
 
-    /// Searches at capacity `number`: from the best that is known, and from the best answer to prices.
-    fn climb(&mut self, number: usize, capacity: u64) {
+    /// Searches at capacity `number`: from the best that is known, and from the best answer to prices. What is found is
+    /// placed if it is within `budget`.
+    fn climb(&mut self, number: usize, capacity: u64, budget: u64) {
         let known_ms = self.fits.first().map_or(2.0 * self.problem.unlimited_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
         self.price = 4.0 * known_ms / capacity as f64;
@@ -182,8 +194,27 @@ impl<'a> Search<'a> {
         for (start, hot) in starts.into_iter().zip(HEAT) {
             self.anneal(start, trials, hot);
         }
+        self.place_fastest(capacity, budget);
+    }
+
+    /// Near the floor what fits in sum may have no places: what other searches find may.
+    fn search_places(&mut self, capacity: u64, budget: u64) {
+        let fits = self.fits.clone();
+        for start in 0..RETRIES {
+            if capacity > budget || self.found.iter().any(|(ms, ..)| ms.is_finite()) {
+                break;
+            }
+            self.known.extend(std::mem::take(&mut self.fits).into_iter().map(|(_, choice)| choice));
+            self.anneal(self.known[start % KNOWN[0]].clone(), TRIALS.1[1], HEAT[1]);
+            self.place_fastest(capacity, budget);
+        }
+        self.fits = fits;
+    }
+
+    /// Places the fastest choices for `capacity`, if that is within `budget`, as far as nothing is known to be faster.
+    fn place_fastest(&mut self, capacity: u64, budget: u64) {
         for (ms, choice) in &self.fits.clone() {
-            if self.found.iter().all(|(other_ms, ..)| ms < other_ms) {
+            if capacity <= budget && self.found.iter().all(|(other_ms, ..)| ms < other_ms) {
                 self.place(choice, capacity, Bytes(capacity));
             }
         }

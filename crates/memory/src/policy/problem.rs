@@ -1,8 +1,8 @@
 //! A net as far as it can be kept, offloaded or computed again.
 
-use super::costs::{Costs, PassCosts};
+use super::costs::Costs;
 use crate::{
-    outline::{Outline, OutlineNode},
+    outline::Outline,
     schedule::{Action, Buffer, Schedule, Use, uses},
 };
 use planner::{ARENA_ALIGNMENT, Bytes};
@@ -49,6 +49,19 @@ pub(super) struct Unit {
     pub(super) repeat_ms: f64,
 }
 
+/// An action that computes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) action: Action,
+    /// Its node and pass, if it has kernels.
+    pub(super) kernels: Option<(usize, usize)>,
+    /// How long it takes.
+    pub(super) ms: f64,
+    /// What is alive beside its workspace, or scratch, and that.
+    pub(super) alive: u64,
+    pub(super) workspace: u64,
+}
+
 /// The net with its costs.
 pub(super) struct Problem<'a> {
     pub(super) outline: &'a Outline,
@@ -62,8 +75,8 @@ pub(super) struct Problem<'a> {
     pub(super) units: Vec<Unit>,
     /// Gradients of blobs: sizes, and from which backward action to which (one past the last backward action: the end).
     pub(super) diffs: Vec<(u64, [usize; 2])>,
-    /// The scratch of each node's passes whose workspace is not chosen here.
-    pub(super) scratch: Vec<[u64; 2]>,
+    /// Each node's pass forward, backward, and forward again, without the workspace of kernels.
+    pub(super) steps: Vec<[Step; 3]>,
     /// Time of an iteration in any amount of memory.
     pub(super) unlimited_ms: f64,
 }
@@ -78,25 +91,33 @@ impl<'a> Problem<'a> {
         let diffs = plain.buffers.iter().filter(|(buffer, _)| matches!(buffer, Buffer::Diff(_)));
         let diffs = diffs.flat_map(|(_, residences)| residences);
         let diffs = diffs.map(|one| (arena_bytes(one.bytes.0), [one.first - turn, one.last - turn]));
-        let scratch = |(node, passes): (&OutlineNode, &[PassCosts; 2])| {
-            let bytes = [0, 1].map(|pass| arena_bytes(node.scratch[pass].transient().0));
-            [0, 1].map(|pass| if passes[pass].front.is_empty() { bytes[pass] } else { 0 })
+        let step = |action: Action| {
+            let (node, pass) = action.pass().expect("it computes");
+            let has_kernels = !costs.nodes[node][pass].front.is_empty();
+            let scratch = arena_bytes(outline.nodes[node].scratch[pass].transient().0);
+            Step {
+                action,
+                kernels: has_kernels.then_some((node, pass)),
+                ms: costs.pass_ms(action, Bytes::MAX),
+                alive: 0,
+                workspace: if has_kernels { 0 } else { scratch },
+            }
         };
+        let steps = |node| [Action::Forward(node), Action::Backward(node), Action::Recompute(node)].map(step);
         let mut problem = Self {
             forward,
             backward,
             diffs: diffs.collect(),
             tensors: vec![],
             units: vec![],
-            scratch: outline.nodes.iter().zip(&costs.nodes).map(scratch).collect(),
+            steps: (0..outline.nodes.len()).map(steps).collect(),
             unlimited_ms: costs.unlimited_ms(outline),
             outline,
             costs,
         };
         problem.find_tensors(&plain);
         for unit in &mut problem.units {
-            let again_ms = |&node: &usize| costs.pass_ms(Action::Recompute(node), Bytes::MAX);
-            unit.repeat_ms = unit.nodes.iter().map(again_ms).sum();
+            unit.repeat_ms = unit.nodes.iter().map(|&node| problem.steps[node][2].ms).sum();
         }
         problem
     }

@@ -1,6 +1,6 @@
 //! What comes of a choice for every feature map: the order of actions, the memory they need, and the time.
 
-use super::problem::{Problem, arena_bytes};
+use super::problem::{Problem, Step, arena_bytes};
 use crate::schedule::Action;
 use planner::Bytes;
 
@@ -24,10 +24,10 @@ pub(super) struct Trial {
     pub(super) waited: Vec<usize>,
     /// The largest need of an action.
     pub(super) peak: u64,
-    /// The actions that compute, in order: how long each takes, and what it needs.
-    steps: Vec<Action>,
-    ms: Vec<f64>,
-    needed: Vec<u64>,
+    /// The actions that compute, in order.
+    steps: Vec<Step>,
+    /// What is left to the workspaces of each node's passes.
+    limits: Vec<[u64; 2]>,
     /// The step before which a tensor that left must be back; for those computed again, the step that does so.
     back: Vec<usize>,
     /// One past the last step that uses a tensor again; 0 if none does.
@@ -62,7 +62,7 @@ impl Trial {
         let mut actions: Vec<Action> = Vec::new();
         for (at, copies) in before.into_iter().enumerate() {
             actions.extend(copies.into_iter().flatten());
-            actions.extend(self.steps.get(at));
+            actions.extend(self.steps.get(at).map(|step| step.action));
         }
         actions.extend(problem.outline.updates.then_some(Action::Update));
         actions
@@ -110,23 +110,27 @@ impl Problem<'_> {
         }
         self.returns(choice, trial);
         self.find_alive(choice, trial);
-        let Trial { ms, needed, steps, peak, time_ms, .. } = trial;
-        // What is left to the workspaces of each node's passes.
-        let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
-        for (&step, &mut alive) in steps.iter().zip(&mut *needed) {
-            let (node, pass) = computing(step);
-            limits[node][pass] = limits[node][pass].min(Bytes(capacity.saturating_sub(alive)));
+        let Trial { steps, limits, peak, time_ms, .. } = trial;
+        refill(limits, std::iter::repeat_n([u64::MAX; 2], self.outline.nodes.len()));
+        for step in &*steps {
+            if let Some((node, pass)) = step.kernels {
+                limits[node][pass] = limits[node][pass].min(capacity.saturating_sub(step.alive));
+            }
         }
-        let passes = steps.iter().zip(needed).map(|(&step, needed)| {
-            let of @ (node, pass) = computing(step);
-            let (ms, workspace) = self.costs.within(step, of, limits[node][pass]);
-            *needed += arena_bytes(workspace.0);
-            *peak = (*peak).max(*needed);
-            ms
-        });
-        refill(ms, passes);
-        let update_ms = if self.outline.updates { self.costs.update_ms } else { 0.0 };
-        *time_ms = ms.iter().sum::<f64>() + update_ms;
+        *time_ms = if self.outline.updates { self.costs.update_ms } else { 0.0 };
+        for step in steps {
+            self.give(step, |(node, pass)| limits[node][pass]);
+            *peak = (*peak).max(step.alive + step.workspace);
+            *time_ms += step.ms;
+        }
+    }
+
+    /// Gives a step the fastest workspace within the limit of its pass, or else the least.
+    fn give(&self, step: &mut Step, limit: impl Fn((usize, usize)) -> u64) {
+        if let Some(pass) = step.kernels {
+            let (ms, workspace) = self.costs.within(pass, Bytes(limit(pass)));
+            (step.ms, step.workspace) = (ms, arena_bytes(workspace.0));
+        }
     }
 
     /// Finds before which backward action what is given up has to be back: what is computed again before its first use,
@@ -152,7 +156,7 @@ impl Problem<'_> {
     /// The steps in that order.
     fn returns(&self, choice: &Choice, trial: &mut Trial) {
         let Trial { steps, back, end, backward, wanted, again: [first, next], .. } = trial;
-        refill(steps, self.forward.iter().map(|&node| Action::Forward(node)));
+        refill(steps, self.forward.iter().map(|&node| self.steps[node][0]));
         refill(back, std::iter::repeat_n(NEVER, self.tensors.len()));
         refill(end, std::iter::repeat_n(0, self.tensors.len()));
         backward.clear();
@@ -161,7 +165,7 @@ impl Problem<'_> {
             let mut index = std::mem::replace(first, steps.len());
             while index != NEVER {
                 let (unit, start) = (&self.units[index], steps.len());
-                steps.extend(unit.nodes.iter().map(|&node| Action::Recompute(node)));
+                steps.extend(unit.nodes.iter().map(|&node| self.steps[node][2]));
                 unit.inputs.iter().for_each(|&(input, offset)| end[input] = start + offset + 1);
                 for &tensor in &unit.tensors {
                     back[tensor] = start + self.tensors[tensor].offset;
@@ -170,7 +174,7 @@ impl Problem<'_> {
                 index = next[index];
             }
             backward.push(steps.len());
-            steps.push(Action::Backward(node));
+            steps.push(self.steps[node][1]);
         }
         for (index, tensor) in self.tensors.iter().enumerate() {
             if let Some([_, last]) = tensor.back {
@@ -184,13 +188,14 @@ impl Problem<'_> {
 
     /// What is alive at each step without workspaces, and with tensors leaving and coming back as copies take no time.
     fn find_alive(&self, choice: &Choice, trial: &mut Trial) {
-        let Trial { steps, needed, back, end, backward, .. } = trial;
+        let Trial { steps, back, end, backward, .. } = trial;
         let all = steps.len();
         // First by how much it changes, then in sum.
-        refill(needed, std::iter::repeat_n(0, all + 1));
         let mut add = |first: usize, end: usize, bytes: u64| {
-            needed[first] = needed[first].wrapping_add(bytes);
-            needed[end] = needed[end].wrapping_sub(bytes);
+            steps[first].alive = steps[first].alive.wrapping_add(bytes);
+            if let Some(after) = steps.get_mut(end) {
+                after.alive = after.alive.wrapping_sub(bytes);
+            }
         };
         for &(bytes, [first, last]) in &self.diffs {
             let at = |at: usize| backward.get(at).copied().unwrap_or(all - 1);
@@ -208,19 +213,17 @@ impl Problem<'_> {
                 add(tensor.made, end, tensor.bytes);
             }
         }
-        needed.pop();
         let mut alive = 0u64;
-        for (needed, &step) in needed.iter_mut().zip(&*steps) {
-            alive = alive.wrapping_add(*needed);
-            let (node, pass) = computing(step);
-            *needed = alive + self.scratch[node][pass];
+        for step in steps {
+            alive = alive.wrapping_add(step.alive);
+            step.alive = alive;
         }
     }
 
     /// Copies tensors out and back, each copy as soon (as late) as it can without computation waiting for it, or at
     /// once where memory is short.
     pub(super) fn copy(&self, choice: &Choice, capacity: u64, trial: &mut Trial) {
-        let Trial { ms, needed, waited, away, back, host, time_ms, .. } = trial;
+        let Trial { steps, waited, away, back, host, time_ms, .. } = trial;
         let copy = |index: usize, [ready, needed]: [usize; 2], direction| {
             let bytes = self.tensors[index].bytes;
             Copy { index, ready, needed, bytes, ms: self.costs.copy_ms(Bytes(bytes), direction) }
@@ -238,14 +241,12 @@ impl Problem<'_> {
         }
         out.sort_by_key(|copy| (copy.ready, copy.needed));
         // Coming back is leaving in a time that runs backward.
-        let end = ms.len() - 1;
+        let end = steps.len() - 1;
         let mut coming: Vec<Copy> =
             out.iter().map(|one| copy(one.index, [end - back[one.index]; 2], 1)).collect();
         coming.sort_unstable_by_key(|copy| (copy.ready, copy.index));
-        let (gone, out_ms) = leave(&out, ms, needed, capacity, waited);
-        ms.reverse();
-        needed.reverse();
-        let (come, in_ms) = leave(&coming, ms, needed, capacity, waited);
+        let (gone, out_ms) = self.leave(&out, steps.iter_mut(), capacity, waited);
+        let (come, in_ms) = self.leave(&coming, steps.iter_mut().rev(), capacity, waited);
         out.iter().zip(gone).for_each(|(copy, gone)| back[copy.index] = gone);
         for (copy, come) in coming.iter().zip(come).rev() {
             // What is back before it is gone need not leave.
@@ -257,17 +258,76 @@ impl Problem<'_> {
         }
         *time_ms += out_ms + in_ms;
     }
+
+    /// Copies one after the other, as soon as they are ready, in which order they are given. Before which step the place
+    /// of each is free, and how much time is lost, as it is only where memory is short: a step waits, and `waited` gets
+    /// for which tensors, or it takes less workspace if that is faster. What still lies there is added to what is alive.
+    fn leave<'s>(
+        &self,
+        copies: &[Copy],
+        steps: impl ExactSizeIterator<Item = &'s mut Step>,
+        capacity: u64,
+        waited: &mut Vec<usize>,
+    ) -> (Vec<usize>, f64) {
+        let mut leaving: Vec<usize> = (0..copies.len()).collect();
+        leaving.sort_by_key(|&copy| copies[copy].needed);
+        let mut leaving = leaving.into_iter().peekable();
+        let mut free = vec![steps.len(); copies.len()];
+        let mut ends_ms: Vec<f64> = Vec::with_capacity(copies.len());
+        let (mut now_ms, mut lost_ms, mut done) = (0.0f64, 0.0, 0);
+        // What is needed no more, but not copied yet.
+        let (mut lying, mut lies) = (0, vec![false; copies.len()]);
+        for (at, step) in steps.enumerate() {
+            while let Some(copy) = leaving.next_if(|&copy| copies[copy].needed < at) {
+                if ends_ms[copy] <= now_ms {
+                    free[copy] = at;
+                } else {
+                    lies[copy] = true;
+                    lying += copies[copy].bytes;
+                }
+            }
+            loop {
+                while ends_ms.get(done).is_some_and(|&end_ms| end_ms <= now_ms) {
+                    if lies[done] {
+                        free[done] = at;
+                        lying -= copies[done].bytes;
+                    }
+                    done += 1;
+                }
+                let lacks = (step.alive + step.workspace + lying).saturating_sub(capacity);
+                if lacks == 0 || lying == 0 {
+                    break;
+                }
+                let mut less = *step;
+                self.give(&mut less, |_| capacity.saturating_sub(step.alive + lying));
+                let slower_ms = less.ms - step.ms;
+                let mut gone = 0;
+                let last = (done..ends_ms.len()).filter(|&copy| lies[copy]).find(|&copy| {
+                    gone += copies[copy].bytes;
+                    gone >= lacks
+                });
+                let is_faster = last.is_some_and(|last| now_ms + slower_ms < ends_ms[last]);
+                if is_faster && less.alive + less.workspace + lying <= capacity {
+                    (*step, lost_ms) = (less, lost_ms + slower_ms);
+                    break;
+                }
+                waited.push(copies[done].index);
+                (now_ms, lost_ms) = (ends_ms[done], lost_ms + ends_ms[done] - now_ms);
+            }
+            step.alive += lying;
+            now_ms += step.ms;
+            while let Some(copy) = copies.get(ends_ms.len()).filter(|copy| copy.ready == at) {
+                ends_ms.push(ends_ms.last().copied().unwrap_or(0.0).max(now_ms) + copy.ms);
+            }
+        }
+        (free, lost_ms)
+    }
 }
 
 /// Replaces what a vector holds, in its memory.
 fn refill<T>(own: &mut Vec<T>, new: impl Iterator<Item = T>) {
     own.clear();
     own.extend(new);
-}
-
-/// Node and pass of a step.
-fn computing(step: Action) -> (usize, usize) {
-    step.pass().expect("steps compute")
 }
 
 /// A copy of a tensor, beside the steps of an iteration.
@@ -279,55 +339,4 @@ struct Copy {
     needed: usize,
     bytes: u64,
     ms: f64,
-}
-
-/// Copies one after the other, as soon as they are ready, in which order they are given. Before which step the place of
-/// each is free, and how long all steps wait, as they do only where memory is short; `waited` gets for which tensors.
-/// What still lies there is added to what steps need.
-fn leave(
-    copies: &[Copy],
-    ms: &[f64],
-    needed: &mut [u64],
-    capacity: u64,
-    waited: &mut Vec<usize>,
-) -> (Vec<usize>, f64) {
-    let mut leaving: Vec<usize> = (0..copies.len()).collect();
-    leaving.sort_by_key(|&copy| copies[copy].needed);
-    let mut leaving = leaving.into_iter().peekable();
-    let mut free = vec![needed.len(); copies.len()];
-    let mut ends_ms: Vec<f64> = Vec::with_capacity(copies.len());
-    let (mut now_ms, mut stall_ms, mut done) = (0.0f64, 0.0, 0);
-    // What is needed no more, but not copied yet.
-    let (mut lying, mut lies) = (0, vec![false; copies.len()]);
-    for (at, (needed, ms)) in needed.iter_mut().zip(ms).enumerate() {
-        while let Some(copy) = leaving.next_if(|&copy| copies[copy].needed < at) {
-            if ends_ms[copy] <= now_ms {
-                free[copy] = at;
-            } else {
-                lies[copy] = true;
-                lying += copies[copy].bytes;
-            }
-        }
-        loop {
-            while ends_ms.get(done).is_some_and(|&end_ms| end_ms <= now_ms) {
-                if lies[done] {
-                    free[done] = at;
-                    lying -= copies[done].bytes;
-                }
-                done += 1;
-            }
-            if *needed + lying <= capacity || lying == 0 {
-                break;
-            }
-            stall_ms += ends_ms[done] - now_ms;
-            waited.push(copies[done].index);
-            now_ms = ends_ms[done];
-        }
-        *needed += lying;
-        now_ms += ms;
-        while let Some(copy) = copies.get(ends_ms.len()).filter(|copy| copy.ready == at) {
-            ends_ms.push(ends_ms.last().copied().unwrap_or(0.0).max(now_ms) + copy.ms);
-        }
-    }
-    (free, stall_ms)
 }
