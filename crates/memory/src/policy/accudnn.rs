@@ -31,7 +31,7 @@ impl Problem<'_> {
         let mut capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
         loop {
             let choice = self.pin(capacity);
-            let actions = self.carry_out(&choice, capacity).actions(self);
+            let actions = self.carry_out(&choice, capacity, true).actions(self);
             let lacks = match Fitting::new(self.outline, self.costs, actions).within(budget) {
                 Ok(plan) => return Ok((choice, capacity, plan)),
                 // Nothing is pinned any more, and copies are waited for at once.
@@ -47,11 +47,11 @@ impl Problem<'_> {
     pub(super) fn pin(&self, capacity: u64) -> Choice {
         let mut choice = self.all(true, false);
         loop {
-            let trial = self.carry_out(&choice, capacity);
+            let trial = self.carry_out(&choice, capacity, true);
             let before = choice.clone();
             for tensor in trial.waited {
                 choice.offloaded[tensor] = false;
-                if self.carry_out(&choice, capacity).peak > capacity {
+                if self.carry_out(&choice, capacity, true).peak > capacity {
                     choice.offloaded[tensor] = true;
                 }
             }

@@ -75,14 +75,15 @@ impl Problem<'_> {
     fn floor(&self) -> (BelowFloor, Choice) {
         let mut leanest = self.all(true, false);
         let host = self.costs.host.0;
-        if host == 0 || self.carry_out(&leanest, 0).host > host {
+        if host == 0 || self.carry_out(&leanest, 0, false).host > host {
             let mut search = Search::new(self);
             search.known = vec![self.keep(), self.all(false, true)];
             let starts = search.known.clone();
             starts.into_iter().for_each(|start| search.anneal(start, 50 * self.units.len(), HEAT[1]));
             leanest = search.lacks.map_or(leanest, |(_, choice)| choice);
         }
-        let fitting = Fitting::new(self.outline, self.costs, self.carry_out(&leanest, 0).actions(self));
+        let fitting =
+            Fitting::new(self.outline, self.costs, self.carry_out(&leanest, 0, false).actions(self));
         (fitting.workspaces(Bytes::ZERO, false).err().unwrap_or_default(), leanest)
     }
 }
@@ -131,14 +132,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Climbs up to `budget`, or to what is as fast as in any memory, from a choice without offloading; AccUDNN's choice
-    /// for it is tried, too. Returns the fastest for the smallest capacity, though that be above `budget`.
+    /// Climbs up to `budget`, or to what is as fast as in any memory, from a choice without offloading; AccUDNN's
+    /// choice for it is tried, too. Returns the fastest for the smallest capacity, though that be above `budget`.
     fn run(&mut self, budget: Bytes, step: u64, repeated: Choice) -> Choice {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();
-        self.place(&problem.keep(), 0, Bytes::ZERO);
-        self.place(&leanest, 0, Bytes::ZERO);
-        let least = problem.carry_out(&leanest, 0).peak;
+        self.place(&problem.keep(), (0, false), Bytes::ZERO);
+        self.place(&leanest, (0, false), Bytes::ZERO);
+        let least = problem.carry_out(&leanest, 0, false).peak;
         self.known = vec![problem.keep(), problem.all(true, false), repeated, leanest.clone()];
         let mut fastest = leanest;
         let step = ((step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT) as usize;
@@ -154,7 +155,9 @@ impl<'a> Search<'a> {
         }
         for within in [floor.floor.min(budget), budget] {
             if let Ok((choice, capacity, _)) = problem.swapped(within) {
-                self.place(&choice, capacity, within);
+                for patient in [true, false] {
+                    self.place(&choice, (capacity, patient), within);
+                }
             }
         }
         fastest
@@ -215,15 +218,16 @@ impl<'a> Search<'a> {
     fn place_fastest(&mut self, capacity: u64, budget: u64) {
         for (ms, choice) in &self.fits.clone() {
             if capacity <= budget && self.found.iter().all(|(other_ms, ..)| ms < other_ms) {
-                self.place(choice, capacity, Bytes(capacity));
+                self.place(choice, (capacity, false), Bytes(capacity));
             }
         }
     }
 
-    /// Places a choice that was found for `capacity` within `budget`, or wherever that ends.
-    fn place(&mut self, choice: &Choice, capacity: u64, budget: Bytes) {
+    /// Places a choice that was found for `capacity`, by kernels that are `patient` or not, within `budget`, or
+    /// wherever that ends.
+    fn place(&mut self, choice: &Choice, (capacity, patient): (u64, bool), budget: Bytes) {
         let problem = self.problem;
-        let carried = problem.carry_out(choice, capacity);
+        let carried = problem.carry_out(choice, capacity, patient);
         if carried.host > problem.costs.host.0 {
             return;
         }
@@ -378,10 +382,10 @@ mod tests {
                 let budget = Bytes(least.0 + ((most.0 - least.0) as f64 * part) as u64);
                 let capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
                 // What is too much in sum cannot be placed.
-                let fitting =
-                    all(&problem).filter(|choice| problem.carry_out(choice, capacity).peak <= capacity);
+                let fitting = all(&problem)
+                    .filter(|choice| problem.carry_out(choice, capacity, false).peak <= capacity);
                 let mut every = Search::new(&problem);
-                fitting.for_each(|choice| every.place(&choice, capacity, budget));
+                fitting.for_each(|choice| every.place(&choice, (capacity, false), budget));
                 let best_ms = every.best(budget).map_or(f64::INFINITY, |plan| plan.planned_ms());
                 let plan = joint(outline, costs, budget).unwrap();
                 let (planned_ms, bound_ms) = (plan.planned_ms(), plan.bound_ms);

@@ -24,6 +24,8 @@ pub(super) struct Trial {
     pub(super) waited: Vec<usize>,
     /// The largest need of an action.
     pub(super) peak: u64,
+    /// Whether kernels wait for copies rather than take less workspace.
+    patient: bool,
     /// The actions that compute, in order.
     steps: Vec<Step>,
     /// What is left to the workspaces of each node's passes.
@@ -90,9 +92,10 @@ impl Problem<'_> {
         choice
     }
 
-    /// Carries out `choice` within `capacity` bytes.
-    pub(super) fn carry_out(&self, choice: &Choice, capacity: u64) -> Trial {
-        let mut trial = Trial::default();
+    /// Carries out `choice` within `capacity` bytes. Where memory is short, kernels that are `patient` wait for copies,
+    /// as AccUDNN's do; others take less workspace where that is faster.
+    pub(super) fn carry_out(&self, choice: &Choice, capacity: u64, patient: bool) -> Trial {
+        let mut trial = Trial { patient, ..Trial::default() };
         self.compute(choice, capacity, f64::INFINITY, &mut trial);
         self.copy(choice, capacity, &mut trial);
         trial
@@ -223,7 +226,7 @@ impl Problem<'_> {
     /// Copies tensors out and back, each copy as soon (as late) as it can without computation waiting for it, or at
     /// once where memory is short.
     pub(super) fn copy(&self, choice: &Choice, capacity: u64, trial: &mut Trial) {
-        let Trial { steps, waited, away, back, host, time_ms, .. } = trial;
+        let Trial { steps, waited, patient, away, back, host, time_ms, .. } = trial;
         let copy = |index: usize, [ready, needed]: [usize; 2], direction| {
             let bytes = self.tensors[index].bytes;
             Copy { index, ready, needed, bytes, ms: self.costs.copy_ms(Bytes(bytes), direction) }
@@ -245,8 +248,8 @@ impl Problem<'_> {
         let mut coming: Vec<Copy> =
             out.iter().map(|one| copy(one.index, [end - back[one.index]; 2], 1)).collect();
         coming.sort_unstable_by_key(|copy| (copy.ready, copy.index));
-        let (gone, out_ms) = self.leave(&out, steps.iter_mut(), capacity, waited);
-        let (come, in_ms) = self.leave(&coming, steps.iter_mut().rev(), capacity, waited);
+        let (gone, out_ms) = self.leave(&out, steps.iter_mut(), (capacity, *patient), waited);
+        let (come, in_ms) = self.leave(&coming, steps.iter_mut().rev(), (capacity, *patient), waited);
         out.iter().zip(gone).for_each(|(copy, gone)| back[copy.index] = gone);
         for (copy, come) in coming.iter().zip(come).rev() {
             // What is back before it is gone need not leave.
@@ -259,14 +262,15 @@ impl Problem<'_> {
         *time_ms += out_ms + in_ms;
     }
 
-    /// Copies one after the other, as soon as they are ready, in which order they are given. Before which step the place
-    /// of each is free, and how much time is lost, as it is only where memory is short: a step waits, and `waited` gets
-    /// for which tensors, or it takes less workspace if that is faster. What still lies there is added to what is alive.
+    /// Copies one after the other, as soon as they are ready, in which order they are given. Before which step the
+    /// place of each is free, and how much time is lost, as it is only where memory is short: a step waits, and `waited` gets
+    /// for which tensors, or, unless kernels are `patient`, takes less workspace if that is faster. What still lies
+    /// there is added to what is alive.
     fn leave<'s>(
         &self,
         copies: &[Copy],
         steps: impl ExactSizeIterator<Item = &'s mut Step>,
-        capacity: u64,
+        (capacity, patient): (u64, bool),
         waited: &mut Vec<usize>,
     ) -> (Vec<usize>, f64) {
         let mut leaving: Vec<usize> = (0..copies.len()).collect();
@@ -306,7 +310,7 @@ impl Problem<'_> {
                     gone += copies[copy].bytes;
                     gone >= lacks
                 });
-                let is_faster = last.is_some_and(|last| now_ms + slower_ms < ends_ms[last]);
+                let is_faster = !patient && last.is_some_and(|last| now_ms + slower_ms < ends_ms[last]);
                 if is_faster && less.alive + less.workspace + lying <= capacity {
                     (*step, lost_ms) = (less, lost_ms + slower_ms);
                     break;
