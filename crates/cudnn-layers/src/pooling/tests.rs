@@ -121,9 +121,9 @@ on_every_device! {
                 best.iter().for_each(|&best| gradient[best] += f64::from(dy));
             }
             let y = on.run([&x], g.y_len(), |device, [x], y| forward_max(device, &g, x, (None, false), y, None));
-            assert_eq!(bits(&y), bits(&expected), "{g:?}");
+            assert_same_bits(&y, &expected);
             let [y, winners] = forward_with_mask(on, &g, &x, false);
-            assert_eq!(bits(&y), bits(&expected), "{g:?}");
+            assert_same_bits(&y, &expected);
             let dx = on.run_accumulating([&winners, &dy], x.len(), |device, [winners, dy], dx| {
                 backward_max(device, &g, winners, dy, dx);
             });

@@ -57,7 +57,11 @@ struct Shared {
 impl Cuda {
     fn new(info: CudaDeviceInfo, versions: String) -> Result<Self, CudaError> {
         let what = format!("opening GPU {} ({})", info.ordinal, info.name);
-        let stream = Stream::new(&CudaContext::new(info.ordinal).map_err(CudaError::driver(what))?)?;
+        let context = CudaContext::new(info.ordinal).map_err(CudaError::driver(what))?;
+        // SAFETY: tracking is of cudarc's own memory, of which there is none here. With it, the first stream waits for
+        // the whole GPU, which fails, and ends the recording, while another thread records.
+        unsafe { context.disable_event_tracking() };
+        let stream = Stream::new(&context)?;
         let shared = Shared {
             libraries: Mutex::default(),
             modules: Mutex::default(),

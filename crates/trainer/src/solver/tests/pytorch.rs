@@ -31,16 +31,17 @@ struct Case {
     shape: [usize; 3],
     /// Fields of the solver file.
     solver: String,
-    /// How far, relative to those in double precision, PyTorch's own losses in single precision have been off so far.
+    /// How far, relative to those in double precision, PyTorch's own losses have been off so far: in single precision,
+    /// and where results are moved as by single precision.
     drifts: Vec<f64>,
     /// In double precision.
     losses: Vec<f64>,
 }
 
-/// Sums in another order round otherwise, and training amplifies that, the more once a maximum or a ReLU tips over. The
-/// drift of one run of PyTorch in single precision is one draw of it, with a long tail: those of a model's three runs
-/// are taken together, and so many times the largest is allowed. What tells solvers apart are the early iterations,
-/// where drifts are below 1e-5.
+/// Sums in another order round otherwise, and training amplifies that, the more once a maximum or a ReLU tips over. Some
+/// runs of PyTorch are as many draws of it, with a long tail: those of a model's three solvers are taken together, and
+/// so many times the largest drift is allowed. What tells solvers apart are the early iterations, where drifts are below
+/// 1e-5.
 const DRIFTS: f64 = 4.0;
 
 /// What a loss is rounded by itself.
