@@ -30,7 +30,7 @@ pub(crate) static SHIPPED: &[Shipped] = &[
         "googlenet-128-powerOfTwo-fp32" "googlenet-128-powerOfTwo-tf32"
         "vgg16-64-powerOfTwo-fp32" "vgg16-64-powerOfTwo-tf32"
         "resnet50-256-powerOfTwo-fp32" "resnet50-256-powerOfTwo-tf32" "resnet50-32-all-fp32" "resnet50-32-all-tf32"
-        "resnet18-128-all-fp32" "resnet18-128-all-tf32" "alexnet-256-all-fp32" "alexnet-256-all-tf32"),
+        "resnet18-128-all-fp32" "resnet18-128-powerOfTwo-tf32" "alexnet-256-all-fp32" "alexnet-256-all-tf32"),
     shipped!("h100": "resnet50-32-all-fp32" "resnet50-32-all-tf32" "resnet18-128-all-fp32"
         "resnet18-128-powerOfTwo-tf32" "alexnet-256-all-fp32" "alexnet-256-powerOfTwo-tf32"),
 ];
