@@ -20,8 +20,8 @@ impl Study {
         let (mut times_ms, mut bytes) = (Vec::new(), Vec::new());
         for Measurement { algorithm, time_ms, workspace, max_error, deterministic, .. } in &rows {
             row!(data; algorithm, time_ms, workspace, max_error, deterministic.to_string());
-            times_ms.push(Bar::new(algorithm, *time_ms, Tone::Orange, format!("{time_ms:.2}")));
-            bytes.push(Bar::new(algorithm, workspace.0 as f64, Tone::Blue, workspace));
+            times_ms.push(Bar::new(algorithm.as_str(), *time_ms, Tone::Orange, format!("{time_ms:.2}")));
+            bytes.push(Bar::new(algorithm.as_str(), workspace.0 as f64, Tone::Blue, workspace));
         }
         let (Measurement { algorithm, workspace, .. }, slowest) = (rows.first()?, rows.last()?);
         let (samples, ratio) = (kernel.mini_batch, times(slowest.time_ms / rows[0].time_ms));
