@@ -125,10 +125,12 @@ fn two_gpus_are_compared_by_the_nets_that_both_have() {
 #[test]
 fn every_dot_of_the_cliff_has_a_name() {
     let svg = fs::read_to_string(root().join("docs/figures/cliff.svg")).unwrap();
-    for name in ["\nIMPLICIT_PRECOMP_GEMM: 1 KiB\n", "\nFFT_TILING, FFT\n", "\nWINOGRAD_NONFUSED\n"] {
+    for name in
+        ["\nENG70: 0 B, IMPLICIT_PRECOMP_GEMM: 1 KiB\n", "\nFFT_TILING, ENG3, FFT\n", "\nWINOGRAD_NONFUSED\n"]
+    {
         assert!(svg.contains(name), "{name}");
     }
-    assert_eq!(svg.matches("<circle").count(), 4);
+    assert_eq!(svg.matches("<circle").count(), 6);
 }
 
 #[test]

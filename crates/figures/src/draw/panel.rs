@@ -182,14 +182,13 @@ impl Area<'_> {
         let mut waiting: Vec<&Drawn> = self.panel.marks.iter().filter(is_beside).collect();
         // Farther away, nobody could tell what it belongs to.
         for row in [0.0_f64, -1.0, 1.0, -1.4, 1.4] {
-            // Nor may it be as near to another dot as to its own.
-            // Less a hair, as its own dot is no other.
-            let gap = row.abs() * LEADING - LEADING / 2.0 - RADIUS - 0.1;
-            let is_near = |frame: &Frame| {
-                let around = frame.grown(GAP + 2.0, gap);
-                row != 0.0 && dots.iter().any(|dot| dot.meets(&around))
-            };
+            // Nor may it be as near to another dot as to its own, or to one that nearly covers that.
+            let gap = row.abs() * LEADING - LEADING / 2.0 - RADIUS;
             waiting.retain(|mark| {
+                let own = self.at(mark.points[0]);
+                let others = dots.iter().filter(|dot| row != 0.0 && !dot.meets(&Frame::between(own, own)));
+                let is_near =
+                    |frame: &Frame| others.clone().any(|dot| dot.meets(&frame.grown(GAP + 2.0, gap)));
                 let free = |frame: &Frame| !is_near(frame) && !taken.iter().any(|other| other.meets(frame));
                 let Some(frame) = self.beside(mark, &mark.text, row).find(free) else { return true };
                 frame.write(canvas, &mark.text, mark.tone);

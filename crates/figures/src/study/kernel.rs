@@ -55,14 +55,15 @@ impl Study {
         // What is off the drawing is in the data.
         rows.retain(|row| row.time_ms <= y.range[1]);
         rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
+        let drawn_at = |row: &Measurement| row.workspace.max(range[0]).0 as f64;
         // Dots that nearly coincide share the room of a name.
         let coincide = |a: &Measurement, b: &Measurement| {
-            let [less, more] = [a.workspace.min(b.workspace), a.workspace.max(b.workspace)];
-            2 * more.0 < 3 * less.0 && b.time_ms - a.time_ms < 0.02 * before_ms
+            let [a_at, b_at] = [a, b].map(drawn_at);
+            a_at.max(b_at) < 1.5 * a_at.min(b_at) && b.time_ms - a.time_ms < 0.02 * before_ms
         };
         for rows in rows.chunk_by(coincide) {
-            let names = rows.iter().map(|row| placed(row.algorithm.as_str(), row.workspace, range[0]));
-            let dots = rows.iter().map(|row| [row.workspace.0 as f64, row.time_ms]);
+            let names = rows.iter().map(|row| placed(&row.algorithm.to_string(), row.workspace, range[0]));
+            let dots = rows.iter().map(|row| [drawn_at(row), row.time_ms]);
             let names = names.collect::<Vec<_>>().join(", ");
             marks.push(Drawn::new(Form::Dot, dots, Tone::Orange).named(names));
         }
