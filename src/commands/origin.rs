@@ -162,7 +162,7 @@ impl Origin {
                 error => error.into(),
             })?;
             let estimator = self.estimator.as_ref().filter(|_| measured > 0);
-            let error = estimator.map(|estimator| estimator.error(self.math));
+            let error = estimator.map(|estimator| estimator.error(&kernels[0].id));
             self.estimate = error.map(|error| EstimateReport { estimated: measured, error });
             let recorded = self.planning.table.len() - measured;
             console
