@@ -279,9 +279,9 @@ const SHAPES: &str = "shapes";
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
 /// What has an effect where something is planned only.
 #[rustfmt::skip]
-const OF_PLANNING: [&str; 19] = [
+const OF_PLANNING: [&str; 17] = [
     "NetArgs", "ShapeArgs", "MeasuringArgs", "explain", "plot", "gpus", "workspace_limit", "total_workspace", "device_memory",
-    "workspace_policy", "wd_solver", "policy", "max_error", "deterministic", "verify", "synthetic", "threads", "dtype", "layout",
+    "workspace_policy", "wd_solver", "policy", "max_error", "deterministic", "verify", "synthetic", "threads",
 ];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]

@@ -78,15 +78,10 @@ impl BatchSearch {
         mut largest: usize,
     ) -> Result<BatchReport, Error> {
         let mut points: Vec<BatchPoint> = Vec::new();
-        // Kernels want some workspace, too; and a recorded table has its own sizes, mostly powers of two.
+        // Kernels want some workspace, too.
         while points.is_empty() && largest > 0 {
             points.extend(self.point(origin, options, largest)?);
-            largest = match origin.recorded {
-                _ if !points.is_empty() => largest,
-                Some(_) if largest.is_power_of_two() => largest / 2,
-                Some(_) => largest.next_power_of_two() / 2,
-                None => largest - largest.div_ceil(50),
-            };
+            largest -= if points.is_empty() { largest.div_ceil(50) } else { 0 };
         }
         let sizes: BTreeSet<usize> = (1..8).map(|part| largest * part / 8).filter(|&size| size > 0).collect();
         for size in sizes {
@@ -97,8 +92,8 @@ impl BatchSearch {
         Ok(BatchReport::new(policy, budget, largest.max(1), points))
     }
 
-    /// What `mini_batch` samples bring; nothing if they do not fit with the workspaces of their kernels, or if these
-    /// were not measured and cannot be.
+    /// What `mini_batch` samples bring; nothing if they do not fit with the workspaces of their kernels, or if what was
+    /// recorded says nothing of so many.
     fn point(
         &self,
         origin: &mut Origin,
@@ -107,8 +102,9 @@ impl BatchSearch {
     ) -> Result<Option<BatchPoint>, Error> {
         let mut nets = vec![self.net(mini_batch)?];
         let kernels = in_math(nets[0].kernels(), origin.math);
-        if origin.recorded.is_none() {
-            origin.planning.complete(&kernels, options, |_| ())?;
+        match origin.planning.complete(&kernels, options, |_| ()) {
+            Err(NetError::Profile(_)) if origin.recorded.is_some() => return Ok(None),
+            measured => measured?,
         }
         match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, self.is_training)) {
             Ok((_, _, schedule)) => Ok(Some(BatchPoint::new(mini_batch, schedule.planned_ms))),

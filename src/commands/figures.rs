@@ -8,7 +8,6 @@ use super::{
 use crate::{
     Console, Error,
     args::{DEFAULT_SEED, FiguresArgs, PlanningArgs, RunArgs},
-    device::is_gpu,
     models::Model,
 };
 use ::figures::{
@@ -58,8 +57,8 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     }
     let (mut devices, mut left_out) = (Vec::new(), String::new());
     for device in &args.device {
-        let (mut studies, lacks) = measure(args, device, Math::Fp32, &mut console)?;
-        if is_gpu(device, None) {
+        let (mut studies, lacks, on_gpu) = measure(args, device, Math::Fp32, &mut console)?;
+        if on_gpu {
             studies.extend(measure(args, device, Math::Tf32, &mut console)?.0);
         }
         if !lacks.is_empty() {
@@ -100,8 +99,8 @@ fn command(args: &FiguresArgs) -> String {
     format!("microbatch figures {options}--out {}", args.out.display())
 }
 
-/// Nets on a device, and the names of those that its table has not.
-type Known = (Vec<Study>, Vec<String>);
+/// Nets on a device, the names of those that its table has not, and whether it is a GPU.
+type Known = (Vec<Study>, Vec<String>, bool);
 
 /// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
 fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) -> Result<Known, Error> {
@@ -135,7 +134,7 @@ fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) 
             None => lacks.push(study.label()),
         }
     }
-    Ok((measured, lacks))
+    Ok((measured, lacks, on_gpu))
 }
 
 /// A net of which nothing is measured yet.

@@ -3,8 +3,9 @@
 use crate::{
     Console, Error,
     args::PlanArgs,
-    tables::{RecordedDevice, Shipped},
+    tables::{RecordedDevice, Shipped, words},
 };
+use cudnn_layers::conv::format;
 use figures::{Recorded, Table};
 use planner::{KernelId, Measurement};
 use serde::Serialize;
@@ -24,16 +25,17 @@ pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> 
             "--list lists what was recorded: it needs --device recorded:FILE or one of {names}"
         ));
     };
-    let (table, file) = device.read(args.run.math)?;
+    let (table, file) = device.read(args.run.math, &args.run.formats())?;
     let mut kernels: BTreeMap<&KernelId, Vec<&Measurement>> = BTreeMap::new();
     table.iter().for_each(|(id, _, rows)| kernels.entry(id).or_default().extend(rows));
-    let mut lines = Table::new(["op", "shape", "math", ">sizes", ">up to", ">algorithms"]);
-    for (KernelId { op, shape, math, .. }, rows) in kernels {
+    let mut lines = Table::new(["op", "shape", "feature maps", ">sizes", ">up to", ">algorithms"]);
+    for (id @ KernelId { op, shape, math, .. }, rows) in kernels {
         let sizes: BTreeSet<u32> = rows.iter().map(|row| row.micro_batch).collect();
         let algorithms: BTreeSet<&str> = rows.iter().map(|row| row.algorithm.as_str()).collect();
         let largest = sizes.last().map_or(0, |&size| size as usize);
         let numbers = [sizes.len(), largest, algorithms.len()].map(|number| number.to_string());
-        lines.row([op.to_string(), shape.to_string(), math.to_string()].into_iter().chain(numbers));
+        let maps = words(*math, format(id));
+        lines.row([op.to_string(), shape.to_string(), maps].into_iter().chain(numbers));
     }
     let report = Report { recorded: Recorded { file, device: table.device.clone() }, kernels: lines };
     console.text(&report.recorded)?;

@@ -70,16 +70,11 @@ impl Origin {
             (planning.verify, "--verify"),
         ];
         refuse(options, &format!("--device {}", run.device))?;
-        if let Some(format) = run.formats().first().filter(|&&format| format != Format::F32) {
-            return Err(usage!(
-                "--device {} has measurements of {} only, and none of {format}",
-                run.device,
-                Format::F32
-            ));
-        }
-        let (table, file) = named.read(run.math)?;
+        let formats = run.formats();
+        let (table, file) = named.read(run.math, &formats)?;
         let recorded = Recorded { file: shown(Path::new(&file)), device: table.device.clone() };
-        let device = Device::Cpu(Cpu::try_new(None)?);
+        let mut device = Device::Cpu(Cpu::try_new(None)?);
+        device.set_format(formats[0]);
         let (recorded, estimator) = (Some(recorded), Some(Estimator::new(&table)));
         Ok(Self { recorded, estimator, ..Self::new(device, Planning::recorded(table), run.math) })
     }
@@ -98,8 +93,8 @@ impl Origin {
     }
 
     /// With `--layout auto` on a GPU, settles in which order feature maps lie: that in which the net's convolutions are
-    /// planned to be faster, measured in each, or that of the plan `before`, with which a training resumes. Of several
-    /// ranks the first chooses. Returns a sentence on it.
+    /// planned to be faster, measured in each, or that of the plan `before`, with which a training resumes, or the only
+    /// one that was recorded. Of several ranks the first chooses. Returns a sentence on it.
     pub(super) fn settle_layout(
         &mut self,
         (run, planning): (&RunArgs, &PlanningArgs),
@@ -107,9 +102,17 @@ impl Origin {
         (group, before): (&Group, Option<&Plan>),
         console: &Console,
     ) -> Result<Option<String>, Error> {
-        let (formats, Device::Cuda(cuda)) = (run.formats(), self.device.clone()) else { return Ok(None) };
-        if formats.len() == 1 {
-            return Ok(None);
+        let (mut formats, recorded) = (run.formats(), self.recorded.is_some());
+        if formats.len() == 1 || !self.on_gpu() {
+            // Of a GPU that is here, its own line says it.
+            let unsaid = Some(formats[0]).filter(|&format| recorded && format != Format::F32);
+            return Ok(unsaid.map(|format| format!("feature maps in {format}")));
+        }
+        let table = &self.planning.table;
+        formats.retain(|&one| !recorded || table.iter().any(|(id, ..)| format(id) == one));
+        if let [format] = formats[..] {
+            self.device.set_format(format);
+            return Ok(Some(format!("--layout auto: {format}, as nothing was recorded in the other order")));
         }
         let before = before.and_then(|plan| plan.kernels.first()).map(|planned| format(&planned.kernel.id));
         let known =
@@ -119,6 +122,7 @@ impl Origin {
                 return Ok((chosen, format!("--layout auto: {}, as in the snapshot", formats[chosen])));
             }
             let (kernels, options) = (net_kernels(run, spec)?, planning.options(None, None)?);
+            let unestimated = recorded.then(|| Planning::recorded(self.planning.table.clone()));
             let mut times = Vec::new();
             for &format in &formats {
                 let kernels = in_format(kernels.clone(), format, self.math);
@@ -127,19 +131,27 @@ impl Origin {
                 times.push(self.plan(&kernels, None, &options)?.time_ms);
             }
             self.planning.warnings.iter().for_each(|warning| console.warn(warning));
+            let mut partly = "";
+            if let Some(planning) = unestimated {
+                partly = if self.planning.measured() > 0 { ", in part by estimates" } else { "" };
+                // Those of the order that is not chosen are not of the plan.
+                self.planning = planning;
+            }
             let chosen = usize::from(times[1] < times[0]);
             let in_order = |at: usize| format!("{:.3} ms in {}", times[at], formats[at]);
             let (faster, slower) = (in_order(chosen), in_order(1 - chosen));
-            let note = format!("--layout auto: convolutions are planned to take {faster}, and {slower}");
+            let note =
+                format!("--layout auto: convolutions are planned to take {faster}, and {slower}{partly}");
             Ok::<_, Error>((chosen, note))
         })?;
-        self.device = Device::Cuda(cuda.with_format(formats[chosen]));
+        self.device.set_format(formats[chosen]);
         Ok(Some(note))
     }
 
     /// What to estimate with where nothing can be measured. Of the host of a recorded device nothing is known here.
     pub(super) fn rates(&self) -> Rates {
-        let rates = if self.on_gpu() { Rates::gpu(self.math) } else { Rates::CPU };
+        let rates =
+            if self.on_gpu() { Rates::gpu(self.math, self.device.format().dtype) } else { Rates::CPU };
         if self.recorded.is_some() { rates } else { Rates { host: lockable(), ..rates } }
     }
 
@@ -162,7 +174,7 @@ impl Origin {
                 error => error.into(),
             })?;
             let estimator = self.estimator.as_ref().filter(|_| measured > 0);
-            let error = estimator.map(|estimator| estimator.error(self.math));
+            let error = estimator.map(|estimator| estimator.error(&kernels[0].id));
             self.estimate = error.map(|error| EstimateReport { estimated: measured, error });
             let recorded = self.planning.table.len() - measured;
             console

@@ -5,8 +5,10 @@ mod shipped;
 pub(crate) use shipped::{SHIPPED, Shipped};
 
 use crate::Error;
+use cudnn_layers::conv::format;
 use planner::{Bytes, CostTable, Math};
-use std::{io::Read, path::Path};
+use std::{collections::BTreeSet, io::Read, path::Path};
+use tensor::Format;
 use trainer::data::open_unpacked;
 
 /// Largest cost table, unpacked: a hundred times the largest that was recorded.
@@ -28,17 +30,30 @@ impl<'a> RecordedDevice<'a> {
         file.or_else(|| Shipped::find(name).map(Self::Shipped))
     }
 
-    /// Its measurements, of a shipped device those in this arithmetic, and where they stand.
-    pub(crate) fn read(self, math: Math) -> Result<(CostTable, String), Error> {
-        match self {
+    /// Its measurements, of a shipped device those in this arithmetic and these formats, and where they stand. Refused if
+    /// none are in these formats.
+    pub(crate) fn read(self, math: Math, formats: &[Format]) -> Result<(CostTable, String), Error> {
+        let (table, from, there): (_, _, BTreeSet<String>) = match self {
             Self::Shipped(shipped) => {
-                Ok((shipped.table(math), format!("the tables of {} in this program", shipped.name)))
+                let there = shipped.tables.iter().map(|table| table.0.to_owned());
+                let from = format!("the tables of {} in this program", shipped.name);
+                (shipped.table(math, formats), from, there.collect())
             }
             Self::File(file) if file.as_os_str().is_empty() => {
-                Err(usage!("--device recorded: names no cost table; --device recorded:FILE does"))
+                return Err(usage!("--device recorded: names no cost table; --device recorded:FILE does"));
             }
-            Self::File(file) => Ok((read_table(file)?, file.display().to_string())),
+            Self::File(file) => {
+                let table = read_table(file)?;
+                let there = table.iter().map(|(id, ..)| words(id.math, format(id))).collect();
+                (table, file.display().to_string(), there)
+            }
+        };
+        if there.is_empty() || table.iter().any(|(id, ..)| formats.contains(&format(id))) {
+            return Ok((table, from));
         }
+        let wanted: Vec<String> = formats.iter().map(|&format| words(math, format)).collect();
+        let (wanted, there) = (wanted.join(" or "), Vec::from_iter(there).join(", "));
+        Err(usage!("there are measurements of {there} only in {from}, and none of {wanted}"))
     }
 
     /// Whether it is a GPU. What cannot be read is refused when it is planned with.
@@ -48,6 +63,11 @@ impl<'a> RecordedDevice<'a> {
             Self::Shipped(_) => true,
         }
     }
+}
+
+/// What feature maps are, for people: `TF32 in NHWC`. In BF16 there is no choice of arithmetic.
+pub(crate) fn words(math: Math, format: Format) -> String {
+    format.to_string().replace("FP32", &math.to_string())
 }
 
 /// Reads a cost table.

@@ -1,21 +1,25 @@
 //! The cost tables of `data/profiles` that are part of the command.
 
+use super::words;
 use planner::{CostTable, Math};
 use std::io::Read;
+use tensor::Format;
 use trainer::data::unpacked;
 
 /// A device of which measurements are part of the command.
 pub(crate) struct Shipped {
     /// What `--device` calls it.
     pub(crate) name: &'static str,
-    /// The names of cost tables, which end in their arithmetic, and these, packed. Of measurements that stand in several
-    /// the last counts.
-    tables: &'static [(&'static str, &'static [u8])],
+    /// Cost tables, packed, and before each what feature maps are in it, as [`words`](super::words) say it. Of
+    /// measurements that stand in several the last counts.
+    pub(super) tables: &'static [(&'static str, &'static [u8])],
 }
 
 macro_rules! shipped {
-    ($name:literal: $($table:literal)*) => {
-        Shipped { name: $name, tables: &[$(($table, shipped!($name $table))),*] }
+    ($name:literal: $($math:ident in $layout:ident: $($table:literal)*),*) => {
+        Shipped { name: $name, tables: &[
+            $($((concat!(stringify!($math), " in ", stringify!($layout)), shipped!($name $table))),*),*
+        ] }
     };
     ($name:literal $table:literal) => {
         include_bytes!(concat!("../../data/profiles/nvidia-", $name, "/", $table, ".jsonl.gz"))
@@ -25,14 +29,20 @@ macro_rules! shipped {
 /// All of them.
 #[rustfmt::skip]
 pub(crate) static SHIPPED: &[Shipped] = &[
-    shipped!("h200": "deepbench-256-powerOfTwo-fp32" "deepbench-256-powerOfTwo-tf32"
-        "densenet40-256-powerOfTwo-fp32" "densenet40-256-powerOfTwo-tf32"
-        "googlenet-128-powerOfTwo-fp32" "googlenet-128-powerOfTwo-tf32"
-        "vgg16-64-powerOfTwo-fp32" "vgg16-64-powerOfTwo-tf32"
-        "resnet50-256-powerOfTwo-fp32" "resnet50-256-powerOfTwo-tf32" "resnet50-32-all-fp32" "resnet50-32-all-tf32"
-        "resnet18-128-all-fp32" "resnet18-128-powerOfTwo-tf32" "alexnet-256-all-fp32" "alexnet-256-all-tf32"),
-    shipped!("h100": "resnet50-32-all-fp32" "resnet50-32-all-tf32" "resnet18-128-all-fp32"
-        "resnet18-128-powerOfTwo-tf32" "alexnet-256-all-fp32" "alexnet-256-powerOfTwo-tf32"),
+    shipped!("h200":
+        FP32 in NCHW: "deepbench-256-powerOfTwo-fp32" "densenet40-256-powerOfTwo-fp32" "googlenet-128-powerOfTwo-fp32"
+            "vgg16-64-powerOfTwo-fp32" "resnet50-256-powerOfTwo-fp32" "resnet50-32-all-fp32" "resnet18-128-all-fp32"
+            "alexnet-256-all-fp32",
+        TF32 in NCHW: "deepbench-256-powerOfTwo-tf32" "densenet40-256-powerOfTwo-tf32" "googlenet-128-powerOfTwo-tf32"
+            "vgg16-64-powerOfTwo-tf32" "resnet50-256-powerOfTwo-tf32" "resnet50-32-all-tf32"
+            "resnet18-128-powerOfTwo-tf32" "alexnet-256-all-tf32",
+        TF32 in NHWC: "resnet50-256-powerOfTwo-tf32-nhwc" "resnet50-32-powerOfTwo-tf32-nhwc"
+            "resnet18-128-powerOfTwo-tf32-nhwc" "alexnet-256-powerOfTwo-tf32-nhwc",
+        BF16 in NHWC: "resnet50-256-powerOfTwo-bf16-nhwc" "resnet50-32-powerOfTwo-bf16-nhwc"
+            "resnet18-128-powerOfTwo-bf16-nhwc" "alexnet-256-powerOfTwo-bf16-nhwc"),
+    shipped!("h100":
+        FP32 in NCHW: "resnet50-32-all-fp32" "resnet18-128-all-fp32" "alexnet-256-all-fp32",
+        TF32 in NCHW: "resnet50-32-all-tf32" "resnet18-128-powerOfTwo-tf32" "alexnet-256-powerOfTwo-tf32"),
 ];
 
 impl Shipped {
@@ -46,11 +56,10 @@ impl Shipped {
         SHIPPED.iter().find(|shipped| shipped.name == name)
     }
 
-    /// What was measured in this arithmetic.
-    pub(crate) fn table(&self, math: Math) -> CostTable {
-        let ending = math.to_string().to_lowercase();
-        let recorded = self.tables.iter().filter(|(name, _)| name.ends_with(&ending));
-        let mut tables = recorded.map(|&(_, packed)| {
+    /// What was measured in this arithmetic and these formats.
+    pub(super) fn table(&self, math: Math, formats: &[Format]) -> CostTable {
+        let is_wanted = |of: &str| formats.iter().any(|&format| words(math, format) == of);
+        let mut tables = self.tables.iter().filter(|table| is_wanted(table.0)).map(|&(_, packed)| {
             let mut text = String::new();
             let read = unpacked(packed).and_then(|mut text_of| text_of.read_to_string(&mut text));
             read.expect("it was packed by gzip");
@@ -65,15 +74,30 @@ impl Shipped {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cudnn_layers::conv::format;
+    use tensor::{AxisOrder::Nhwc, Format};
 
     #[test]
-    fn every_table_of_the_command_is_of_the_device_and_the_arithmetic_that_it_stands_for() {
+    fn every_table_of_the_command_is_of_the_device_and_of_what_it_stands_for() {
+        let (nhwc, bf16) = (Format::F32.in_order(Nhwc), Format::BF16.in_order(Nhwc));
         for shipped in SHIPPED {
-            for math in [Math::Fp32, Math::Tf32] {
-                let table = shipped.table(math);
+            let nchw = [(Math::Fp32, Format::F32), (Math::Tf32, Format::F32)];
+            let of_h200 =
+                [(Math::Tf32, nhwc), (Math::Fp32, bf16)].map(|what| (shipped.name == "h200").then_some(what));
+            for (math, wanted) in nchw.into_iter().chain(of_h200.into_iter().flatten()) {
+                let table = shipped.table(math, &[wanted]);
                 assert!(table.device.name.to_lowercase().contains(shipped.name), "{}", table.device.name);
-                assert!(table.len() > 500 && table.iter().all(|(id, ..)| id.math == math));
+                assert!(table.len() > 500, "{wanted}: {}", table.len());
+                assert!(table.iter().all(|(id, ..)| (id.math, format(id)) == (math, wanted)), "{wanted}");
             }
+            assert!(shipped.table(Math::Fp32, &[nhwc, Format::BF16]).is_empty());
         }
+    }
+
+    #[test]
+    fn tables_of_both_orders_are_one_in_which_they_stay_apart() {
+        let both = [Format::F32, Format::F32.in_order(Nhwc)];
+        let len = |formats: &[Format]| SHIPPED[0].table(Math::Tf32, formats).len();
+        assert_eq!(len(&both), len(&both[..1]) + len(&both[1..]));
     }
 }

@@ -76,7 +76,7 @@ fn options_without_effect_are_refused_or_not_offered() {
         ("plan --list --device h200 --policy all".to_owned(), ["cannot be used with", "--policy"]),
         ("plan --list --device h200 --offline".to_owned(), ["cannot be used with", "--offline"]),
         ("plan --list --device h200 --threads 2".to_owned(), ["cannot be used with", "--threads"]),
-        ("plan --list --device h200 --layout nhwc".to_owned(), ["cannot be used with", "--layout"]),
+        ("plan --list --device h200 --layout nhwc".to_owned(), ["TF32 in NHWC only", "none of FP32 in NHWC"]),
     ] {
         let output = folder.run(&arguments);
         let stderr = text(&output.stderr);

@@ -99,8 +99,8 @@ impl Table {
         }
         let estimator = self.estimator.get_or_insert_with(|| Estimator::new(&self.recorded));
         profile(Arc::make_mut(&mut self.completed), kernels, options, estimator, |_| ())?;
-        let math = kernels[0].id.math;
-        let error = *self.errors.entry(math).or_insert_with(|| estimator.error(math));
+        let id = &kernels[0].id;
+        let error = *self.errors.entry(id.math).or_insert_with(|| estimator.error(id));
         Ok(Some(EstimateReport { estimated, error }))
     }
 }

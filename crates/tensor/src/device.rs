@@ -27,8 +27,17 @@ impl Device {
     /// In which format nets keep their feature maps here.
     pub fn format(&self) -> Format {
         match self {
-            Self::Cpu(_) => Format::F32,
+            Self::Cpu(cpu) => cpu.format,
             Self::Cuda(cuda) => cuda.format(),
+        }
+    }
+
+    /// Has nets keep their feature maps in this format. A processor computes in single precision and NCHW alone: in the
+    /// place of a GPU that is not here, nets are built and planned on it, but do not run.
+    pub fn set_format(&mut self, format: Format) {
+        match self {
+            Self::Cpu(cpu) => cpu.format = format,
+            Self::Cuda(cuda) => *cuda = cuda.clone().with_format(format),
         }
     }
 

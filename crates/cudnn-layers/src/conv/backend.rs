@@ -44,7 +44,7 @@ impl ConvBackend {
     pub fn find(&self, op: ConvOp, g: ConvGeometry, name: &str) -> Result<Arc<dyn Convolver>, ConvError> {
         let format = match self {
             Self::Cudnn(_, cuda) => cuda.format(),
-            Self::Cpu(_) => Format::F32,
+            Self::Cpu(cpu) => Device::Cpu(cpu.clone()).format(),
         };
         let found = self.all(op, g, (format, Math::Tf32), Some(name))?.pop();
         let unknown = || format!("this device has no algorithm {name} for {op} of {g:?}");

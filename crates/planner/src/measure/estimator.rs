@@ -8,7 +8,7 @@
 
 use super::profiler::{Profiler, ProfilerError, Request};
 use crate::{
-    model::{Algorithm, BatchSizePolicy, Bytes, ConvShape, KernelId, Math, Measurement},
+    model::{Algorithm, BatchSizePolicy, Bytes, ConvShape, KernelId, Measurement},
     table::CostTable,
 };
 use serde::{Deserialize, Serialize};
@@ -62,9 +62,11 @@ impl Estimator {
             usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series))).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut rows: BTreeMap<&Algorithm, Measurement> = BTreeMap::new();
-        for (_, KernelId { shape, .. }, series) in near {
+        for (farther, (_, KernelId { shape, .. }, series)) in near.into_iter().enumerate() {
             for (algorithm, measured) in series {
-                let applies = !is_of_one_filter(algorithm) || filter(shape) == filter(&kernel.shape);
+                // Every shape has engines of its own, the best of hundreds: the best of many shapes' would be too good.
+                let applies = (farther == 0 || !algorithm.as_str().contains("ENG"))
+                    && (!is_of_one_filter(algorithm) || filter(shape) == filter(&kernel.shape));
                 if applies && !rows.contains_key(algorithm) {
                     let scaled = scaled(measured, shape, &kernel.shape, samples);
                     rows.extend(scaled.map(|row| (algorithm, row)));
@@ -74,11 +76,12 @@ impl Estimator {
         rows.into_values().collect()
     }
 
-    /// How far estimates of kernels in this arithmetic are off, by leaving each of them out; none if none has a
-    /// neighbour.
-    pub fn error(&self, math: Math) -> Option<EstimateError> {
+    /// How far estimates of kernels in the arithmetic and format of `like` are off, by leaving each of them out; none if
+    /// none has a neighbour.
+    pub fn error(&self, like: &KernelId) -> Option<EstimateError> {
         let (mut times, mut workspaces) = (Vec::new(), Vec::new());
-        for (id, series) in self.0.iter().filter(|(id, _)| id.math == math) {
+        let form = |id: &KernelId| (id.dtype, id.math, id.layout);
+        for (id, series) in self.0.iter().filter(|(id, _)| form(id) == form(like)) {
             let rows = series.values().flatten();
             let largest = rows.clone().map(|row| row.micro_batch).max().unwrap_or(0);
             for size in BatchSizePolicy::PowerOfTwo.sizes(largest) {
@@ -162,9 +165,10 @@ fn filter(shape: &ConvShape) -> (u32, u32, [u32; 2]) {
     (shape.r, shape.s, shape.stride)
 }
 
-/// Whether an algorithm's cost on one filter says nothing about another: it transforms tiles, or runs on some only.
+/// Whether an algorithm's cost on one filter says nothing about another: it transforms tiles or blocks, or runs on some
+/// only.
 fn is_of_one_filter(algorithm: &Algorithm) -> bool {
-    ["FFT", "WINOGRAD"].iter().any(|transform| algorithm.as_str().contains(transform))
+    ["FFT", "WINOGRAD", "S2D"].iter().any(|transform| algorithm.as_str().contains(transform))
 }
 
 /// Multiplications for one sample.

@@ -58,7 +58,32 @@ fn a_transform_says_nothing_of_another_filter_and_nothing_of_another_operation()
     let backward = KernelId { op: ConvOp::BackwardData, ..kernel(8, 3) };
     assert!(estimator.measure(&Request::all(backward, 8)).unwrap_err().to_string().contains("resembles"));
     assert!(estimator.measure(&Request::all(kernel(8, 3), 129)).unwrap_err().to_string().contains("up to 8"));
-    assert_eq!(estimator.error(Math::Fp32), None, "a kernel alone has nothing to be told from");
+    assert_eq!(estimator.error(&kernel(8, 3)), None, "a kernel alone has nothing to be told from");
+}
+
+/// Of many shapes' engines the best would be far better than any that a shape has.
+#[test]
+fn engines_are_those_of_the_nearest_shape() {
+    let mut table = table();
+    let engines = [("ENG1_K0=1", 9.0), ("ENG2", 8.0)].map(|(name, time_ms)| row(name, 8, time_ms, 0));
+    table.insert_some(kernel(8, 3), 8, engines.to_vec()).unwrap();
+    table.insert(kernel(64, 3), 8, vec![row("ENG3", 8, 0.1, 0), row("GEMM", 8, 0.1, 0)]).unwrap();
+    let rows = Estimator::new(&table).measure(&Request::all(kernel(16, 3), 8)).unwrap();
+    let names: Vec<String> = rows.iter().map(|row| row.algorithm.to_string()).collect();
+    assert_eq!(names, ["ENG1", "ENG2", "FFT", "GEMM"]);
+}
+
+#[test]
+fn how_far_estimates_are_off_is_told_of_each_format() {
+    let mut table = table();
+    let nhwc = |channels| KernelId { layout: Layout::Nhwc, ..kernel(channels, 3) };
+    // With the work of twice the channels, times are twice as long: estimates of these are exact.
+    for (channels, time_ms) in [(8, 1.0), (16, 2.0)] {
+        table.insert(nhwc(channels), 8, vec![row("GEMM", 8, time_ms, 0)]).unwrap();
+    }
+    let estimator = Estimator::new(&table);
+    assert_eq!(estimator.error(&kernel(8, 3)), None);
+    assert!((estimator.error(&nhwc(8)).unwrap().time_nine_of_ten - 1.0).abs() < 1e-9);
 }
 
 #[test]
@@ -86,7 +111,7 @@ fn estimates_of_a_recorded_gpu_are_right_within_a_fifth_half_of_the_time() {
     for (_, table) in recorded_tables().into_iter().filter(|(name, _)| name.ends_with("fp32")) {
         table.iter().for_each(|(&id, size, rows)| all.insert(id, size, rows.to_vec()).unwrap());
     }
-    let error = Estimator::new(&all).error(Math::Fp32).unwrap();
+    let error = Estimator::new(&all).error(&kernel(8, 3)).unwrap();
     assert!(error.time_median < 1.2 && error.workspace_median < 1.1, "{error:?}");
     assert!(error.time_median < error.time_nine_of_ten, "{error:?}");
 }

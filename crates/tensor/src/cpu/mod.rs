@@ -7,6 +7,7 @@ mod parallel;
 mod processor;
 mod simd;
 
+use crate::Format;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use std::{fmt, sync::Arc};
 use thiserror::Error;
@@ -24,6 +25,8 @@ pub use simd::{LANES, Lanes, WithLanes, dispatch};
 #[derive(Clone)]
 pub struct Cpu {
     pool: Arc<ThreadPool>,
+    /// See [`Device::set_format`](crate::Device::set_format).
+    pub(crate) format: Format,
 }
 
 impl Cpu {
@@ -41,7 +44,7 @@ impl Cpu {
         // Once all have started: a thread that the system refuses is to be an error, which memory that it refuses is
         // not.
         pool.broadcast(|_| gemm::allocate_for_this_thread());
-        Ok(Self { pool: Arc::new(pool) })
+        Ok(Self { pool: Arc::new(pool), format: Format::F32 })
     }
 
     /// As [`Cpu::try_new`], for where a handful of threads can be relied upon: tests and benchmarks.

@@ -18,7 +18,7 @@ use memory::{
 };
 use planner::{Bytes, Configuration, ConvOp, Cost, Fronts, Kernel, Math, PlanOptions};
 use std::{collections::HashMap, time::Instant};
-use tensor::Accumulate;
+use tensor::{Accumulate, ElementType};
 
 /// What cannot be measured, to estimate with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,12 +35,17 @@ pub struct Rates {
 
 impl Rates {
     /// Of an H200: elementwise passes, cuBLAS's products, PCIe 5, and three quarters of 128 GiB.
-    pub const fn gpu(math: Math) -> Self {
-        let products = if matches!(math, Math::Fp32) { 45e9 } else { 180e9 };
+    pub const fn gpu(math: Math, dtype: ElementType) -> Self {
+        let products = match (math, dtype) {
+            (_, ElementType::Bf16) => 360e9,
+            (Math::Tf32, _) => 180e9,
+            (Math::Fp32, _) => 45e9,
+        };
         Self { memory: 3.8e9, products, copies: 55e6, host: Bytes::mib(96 << 10) }
     }
     /// Of a processor's memory, in which copies stay, too.
-    pub const CPU: Self = Self { memory: 1e7, products: 1e8, copies: 5e6, ..Self::gpu(Math::Fp32) };
+    pub const CPU: Self =
+        Self { memory: 1e7, products: 1e8, copies: 5e6, ..Self::gpu(Math::Fp32, ElementType::F32) };
 }
 
 /// The part of the measured rate that copies are planned with: on an H200, 50 of 55 GB/s were seen beside computation.
