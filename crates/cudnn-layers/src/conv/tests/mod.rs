@@ -199,3 +199,13 @@ fn what_is_measured_as_shared_is_a_part_of_the_call_of_those_that_prepare() {
         }
     }
 }
+
+#[test]
+fn a_processor_in_the_place_of_a_gpu_runs_nothing() {
+    let (g, mut device) = (ConvGeometry::new([4, 8, 12, 12], 16, [3, 3]), Device::Cpu(Cpu::new(1)));
+    let name = candidates(1, ConvOp::Forward, &g)[0].facts().name.clone();
+    let found = |device: &Device| ConvBackend::of(device).unwrap().find(ConvOp::Forward, g, &name).is_ok();
+    assert!(found(&device));
+    device.set_format(Format::F32.in_order(tensor::AxisOrder::Nhwc));
+    assert!(!found(&device));
+}
