@@ -6,7 +6,7 @@
 
 Both sides read the lists of images that `microbatch init` writes, and train torchvision's ResNet-18 as its solver file says:
 random areas of the images, mirrored or not, SGD with momentum and weight decay, a rate that falls to 0 in a straight line. Random
-numbers differ, so there are several seeds. Then PyTorch learns the first half of the classes, and its weights go into a training
+numbers differ, so there are several seeds; on a GPU ours learns in BF16, too, as does LeNet on the digits. Then PyTorch learns the first half of the classes, and its weights go into a training
 on 2,000 images of the other half, beside one from scratch of as many iterations. Leaves in the folder the logs of all trainings,
 curves, and a table (`README.md`). PyTorch holds all images on the device; its augmentation runs there.
 """
@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# How ours is told to compute in BF16.
+BF16 = ["--dtype", "bf16", "--layout", "nhwc"]
 # What models/resnet18_torchvision subtracts and divides by, in the order red, green, blue.
 TORCHVISION = ([123.675, 116.28, 103.53], [1 / 0.0174] * 3)
 
@@ -192,7 +194,8 @@ def init(args, task, data, epochs, batch, seed, *more):
 
 def ours(args, task, log, *more):
     command = ["--solver", task / "solver.prototxt", "--no-snapshot", "--log", args.out / log, "--database", args.out / "measured"]
-    run(args, "train", *command, "--device", args.device, *(["--math", "tf32"] if args.math == "tf32" and args.device == "cuda" else []), *more)
+    is_tf32 = args.math == "tf32" and args.device == "cuda" and "bf16" not in more
+    run(args, "train", *command, "--device", args.device, *(["--math", "tf32"] if is_tf32 else []), *more)
     return result(args.out / log)
 
 
@@ -207,7 +210,7 @@ def result(log):
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     last = [line for line in lines if line["kind"] == "test"][-1]
     values = {output["name"]: output["values"][0] for output in last["outputs"]}
-    return values["accuracy/top-1"], values["loss"], last["seconds"]
+    return values.get("accuracy/top-1", values.get("accuracy")), values["loss"], last["seconds"]
 
 
 def halves(args, shapes):
@@ -233,8 +236,17 @@ def compare(args, shapes, rows):
     for seed in range(1, args.seeds + 1):
         task = init(args, f"all{seed}", shapes, args.epochs, args.batch, seed)
         rows.append((f"microbatch, seed {seed}", *ours(args, task, f"microbatch-{seed}.jsonl")))
+        if args.device == "cuda":
+            rows.append((f"microbatch in BF16, seed {seed}", *ours(args, task, f"bf16-{seed}.jsonl", *BF16)))
         rows.append((f"PyTorch, seed {seed}", *theirs(args, task, f"pytorch-{seed}.jsonl", seed)))
-        print(rows[-2], rows[-1], flush=True)
+        print(rows[-3:], flush=True)
+
+
+def digits(args, rows):
+    for seed in range(1, args.seeds + 1):
+        for math, more in ((args.math.upper(), []), ("BF16", BF16)):
+            log = f"lenet-{math}-{seed}.jsonl"
+            rows.append((f"LeNet on the digits in {math}, seed {seed}", *ours(args, ROOT / "models/lenet", log, "--seed", seed, *more)))
 
 
 def tune(args, shapes, rows):
@@ -264,15 +276,19 @@ def main():
     args.out.mkdir(parents=True)
     shapes, rows = args.out / "shapes", []
     run(args, "data", "render", "--classes", args.classes, "--per-class", args.per_class, "--size", args.size, "--out", shapes)
-    tune(args, shapes, rows)
     compare(args, shapes, rows)
+    if args.device == "cuda":
+        digits(args, rows)
+    tune(args, shapes, rows)
     table = "| training | test accuracy | test loss | seconds of iterations |\n| --- | --- | --- | --- |\n"
     table += "".join(f"| {name} | {100 * right:.1f} % | {loss:.3f} | {seconds:.1f} |\n" for name, right, loss, seconds in rows)
     (args.out / "README.md").write_text(table)
     print(table)
-    both = [args.out / f"{side}-{seed}.jsonl" for seed in range(1, args.seeds + 1) for side in ("microbatch", "pytorch")]
+    sides = ["microbatch", "pytorch", *(["bf16"] if args.device == "cuda" else [])]
+    # Those of all seeds would hide each other.
+    logs = [args.out / f"{side}-1.jsonl" for side in sides]
     for drawing in ["svg", "png"]:
-        run(args, "plot", *both, "--out", args.out / f"resnet18.{drawing}")
+        run(args, "plot", *logs, "--out", args.out / f"resnet18.{drawing}")
         run(args, "plot", args.out / "scratch.jsonl", args.out / "tuned.jsonl", "--out", args.out / f"tuned.{drawing}")
 
 
