@@ -102,7 +102,7 @@ struct Run {
     first: [usize; 2],
     last: [usize; 2],
     end: u64,
-    /// The largest hole between the blocks, all of them alive.
+    /// No hole between the blocks is larger, all of them alive.
     hole: u64,
 }
 
@@ -150,26 +150,33 @@ impl Placed {
             return self.runs.push(Run::new(vec![block]));
         }
         let at = next.saturating_sub(1);
-        let mut blocks = std::mem::take(&mut self.runs[at].blocks);
-        blocks.insert(blocks.partition_point(|other| other.offset < block.offset), block);
-        if blocks.len() > RUN {
-            self.runs.insert(at + 1, Run::new(blocks.split_off(RUN / 2)));
+        let run = &mut self.runs[at];
+        run.widen(&block);
+        run.blocks.insert(run.blocks.partition_point(|other| other.offset < block.offset), block);
+        if run.blocks.len() > RUN {
+            let rest = run.blocks.split_off(RUN / 2);
+            *run = Run::new(std::mem::take(&mut run.blocks));
+            self.runs.insert(at + 1, Run::new(rest));
         }
-        self.runs[at] = Run::new(blocks);
     }
 }
 
 impl Run {
     fn new(blocks: Vec<Block>) -> Self {
-        let (mut first, mut last) = ([usize::MAX, 0], [usize::MAX, 0]);
-        let (mut end, mut hole) = (blocks[0].offset, 0);
-        for block in &blocks {
-            first = [first[0].min(block.life.first), first[1].max(block.life.first)];
-            last = [last[0].min(block.life.last), last[1].max(block.life.last)];
-            hole = hole.max(block.offset.saturating_sub(end));
-            end = end.max(block.end);
-        }
-        Self { blocks, first, last, end, hole }
+        let never = [usize::MAX, 0];
+        let mut run = Self { blocks: Vec::new(), first: never, last: never, end: blocks[0].offset, hole: 0 };
+        blocks.iter().for_each(|block| run.widen(block));
+        Self { blocks, ..run }
+    }
+
+    /// Knows of a block more. A hole that it lies in counts as before: what is left of it is not looked for.
+    fn widen(&mut self, block: &Block) {
+        let Residence { first, last, .. } = block.life;
+        self.first = [self.first[0].min(first), self.first[1].max(first)];
+        self.last = [self.last[0].min(last), self.last[1].max(last)];
+        let below = self.blocks.first().map_or(0, |lowest| lowest.offset.saturating_sub(block.end));
+        self.hole = self.hole.max(block.offset.saturating_sub(self.end)).max(below);
+        self.end = self.end.max(block.end);
     }
 }
 

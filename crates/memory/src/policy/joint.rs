@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
+use std::{panic::resume_unwind, thread};
 
 /// A search climbs by this part of what keeping everything takes: one that never offloads, and one that may.
 const STEPS: [f64; 2] = [0.02, 0.01];
@@ -50,19 +51,37 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     }
     let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
     let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
-    let count = 1 + usize::from(costs.host > Bytes::ZERO);
-    let mut searches: Vec<Search> = ways[..count].iter().map(Search::new).collect();
-    let mut known = ways[0].all(false, true);
-    for (search, part) in searches.iter_mut().zip(STEPS) {
-        known = search.run(budget, (keep.device.0 as f64 * part) as u64, known);
-    }
-    let plans = searches.iter().filter_map(|search| search.best(budget));
-    let best = plans.min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
-    let (Some(mut plan), Some(mut last)) = (best, searches.pop()) else { return Err(floor(outline, costs)) };
+    let mut without = Search::new(&ways[0]);
+    let mut with = (costs.host > Bytes::ZERO).then(|| Search::new(&ways[1]));
+    let [step, finer] = STEPS.map(|part| (keep.device.0 as f64 * part) as u64);
+    let (from, fastest) = without.start(budget, ways[0].all(false, true));
+    let plans = both(
+        || without.rise(budget, from, step),
+        || {
+            let search = with.as_mut()?;
+            let (from, _) = search.start(budget, fastest);
+            search.rise(budget, from, finer)
+        },
+    );
+    let best = plans.into_iter().flatten().min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
+    let Some(mut plan) = best else { return Err(floor(outline, costs)) };
+    let mut last = with.unwrap_or(without);
     last.set_capacity(budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
     let bound_ms = last.bound.rise(&mut last.prices, PRICES[2], |_| plan.planned_ms());
     plan.bound_ms = bound_ms.max(unlimited_ms).min(plan.planned_ms());
     Ok(plan)
+}
+
+/// What two searches return, on two threads where there are threads.
+fn both<T: Send>(one: impl FnOnce() -> T + Send, other: impl FnOnce() -> T) -> [T; 2] {
+    if cfg!(target_family = "wasm") {
+        return [one(), other()];
+    }
+    thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        [one.join().unwrap_or_else(|panic| resume_unwind(panic)), other]
+    })
 }
 
 /// The smallest budget in which [`joint`] has a plan, and the layer that sets it.
@@ -132,35 +151,41 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Climbs up to `budget`, or to what is as fast as in any memory, from a choice without offloading; AccUDNN's
-    /// choice for it is tried, too. Returns the fastest for the smallest capacity, though that be above `budget`.
-    fn run(&mut self, budget: Bytes, step: u64, repeated: Choice) -> Choice {
+    /// Searches for the smallest capacity, though that be above `budget`, from a choice without offloading. Returns the
+    /// capacity with the least that has places, and the fastest choice for it.
+    fn start(&mut self, budget: Bytes, repeated: Choice) -> ([Bytes; 2], Choice) {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();
         self.place(&problem.keep(), (0, false), Bytes::ZERO);
         self.place(&leanest, (0, false), Bytes::ZERO);
         let least = problem.carry_out(&leanest, 0, false).peak;
         self.known = vec![problem.keep(), problem.all(true, false), repeated, leanest.clone()];
-        let mut fastest = leanest;
-        let step = ((step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT) as usize;
-        for (number, capacity) in (least..=budget.0.max(least)).step_by(step).enumerate() {
-            self.climb(number, capacity, budget.0);
-            if let Some((_, choice)) = self.fits.first().filter(|_| number == 0) {
-                fastest.clone_from(choice);
+        self.climb(PRICES[0], least, budget.0);
+        let fastest = self.fits.first().map_or(leanest, |(_, choice)| choice.clone());
+        ([Bytes(least), floor.floor], fastest)
+    }
+
+    /// Climbs from what [`Search::start`] returned up to `budget`, or to what is as fast as in any memory, and tries
+    /// AccUDNN's choices for both ends, too. Returns the fastest plan.
+    fn rise(&mut self, budget: Bytes, [least, floor]: [Bytes; 2], step: u64) -> Option<MemoryPlan> {
+        let (problem, aligned) = (self.problem, (step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT);
+        for capacity in (least.0..=budget.0).step_by(aligned as usize) {
+            if capacity > least.0 {
+                self.climb(PRICES[1], capacity, budget.0);
             }
             self.search_places(capacity, budget.0);
-            if self.found.iter().any(|(ms, ..)| *ms <= self.problem.unlimited_ms * (1.0 + 1e-9)) {
+            if self.found.iter().any(|(ms, ..)| *ms <= problem.unlimited_ms * (1.0 + 1e-9)) {
                 break;
             }
         }
-        for within in [floor.floor.min(budget), budget] {
+        for within in [floor.min(budget), budget] {
             if let Ok((choice, capacity, _)) = problem.swapped(within) {
                 for patient in [true, false] {
                     self.place(&choice, (capacity, patient), within);
                 }
             }
         }
-        fastest
+        self.best(budget)
     }
 
     /// Goes on to prices for another capacity: those of a byte stay.
@@ -170,9 +195,9 @@ impl<'a> Search<'a> {
         self.prices.memory.iter_mut().for_each(|price| *price *= times);
     }
 
-    /// Searches at capacity `number`: from the best that is known, and from the best answer to prices. What is found is
-    /// placed if it is within `budget`.
-    fn climb(&mut self, number: usize, capacity: u64, budget: u64) {
+    /// Searches for `capacity`: from the best that is known, and from the best answer to prices after so many steps. What
+    /// is found is placed if it is within `budget`.
+    fn climb(&mut self, steps: usize, capacity: u64, budget: u64) {
         let known_ms = self.fits.first().map_or(2.0 * self.problem.unlimited_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
         self.price = 4.0 * known_ms / capacity as f64;
@@ -182,7 +207,7 @@ impl<'a> Search<'a> {
             self.energy(&choice, f64::INFINITY);
         }
         let (bound, mut prices, mut answers) = (self.bound.clone(), self.prices.clone(), Vec::new());
-        bound.rise(&mut prices, PRICES[number.min(1)], |answer| {
+        bound.rise(&mut prices, steps, |answer| {
             answers.push((self.energy(&answer.choice, f64::INFINITY), answer.choice.clone()));
             self.fits.first().map_or(known_ms, |(ms, _)| *ms)
         });
