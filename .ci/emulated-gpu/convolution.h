@@ -1,4 +1,4 @@
-// A convolution, as both of cuDNN's ways to ask for one describe it. All algorithms compute the definition, in double
+// A convolution, as operation graphs describe it. All algorithms compute the definition, in double
 // precision; what they want as workspace they overwrite. How fast they are by the clock of a stream is made up so that,
 // as on a GPU, the fast ones want a workspace that grows with the mini-batch.
 #pragma once

@@ -60,8 +60,9 @@ using Reference = std::shared_ptr<Node>;
 
 Reference& node_of(void* descriptor) { return *static_cast<Reference*>(descriptor); }
 
-// An engine with its notes: 0 are tensor cores, 5 is Winograd; of its behaviour, 0 is that it is compiled when it is
-// built.
+// An engine with its notes: 0 are tensor cores, 3 are frequencies, 5 is Winograd; of its behaviour, 0 is that it is
+// compiled when it is built. Those that transform are of one operation and never suggested: Fourier (f) and in tiles (t),
+// Winograd in three steps (n).
 struct Engine {
     int index;
     std::map<int, int64_t> knobs;
@@ -69,20 +70,30 @@ struct Engine {
     size_t bytes_per_sample;
     double speed;
     bool is_for_bf16, is_fallback;
+    char transform = 0;
+    int operation = -1;
 };
 
 const Engine ENGINES[] = {
     {62, {{2, 5}, {27, 8}}, {0}, {}, 0, 60, true, false},
     {63, {{2, 1}}, {0}, {}, 4096, 80, true, false},
-    {7, {}, {}, {0}, 0, 90, true, false},
-    {17, {}, {5}, {}, 8192, 40, false, false},
-    {5, {{1, 3}}, {}, {}, 300, 20, false, false},
+    {70, {}, {}, {0}, 0, 90, true, false},
+    {57, {}, {5}, {}, 8192, 40, false, false},
+    {50, {{1, 3}}, {}, {}, 300, 20, false, false},
     {1, {}, {}, {}, 0, 8, true, true},
+    {3, {}, {3}, {}, 0, 40, false, false, 'f', FORWARD},
+    {4, {}, {3}, {}, 0, 35, false, false, 't', FORWARD},
+    {6, {}, {5}, {}, 0, 50, false, false, 'n', FORWARD},
+    {4, {}, {3}, {}, 0, 40, false, false, 'f', BACKWARD_DATA},
+    {5, {}, {3}, {}, 0, 35, false, false, 't', BACKWARD_DATA},
+    {7, {}, {5}, {}, 0, 50, false, false, 'n', BACKWARD_DATA},
+    {18, {}, {3}, {}, 0, 40, false, false, 'f', BACKWARD_FILTER},
+    {17, {}, {5}, {}, 0, 50, false, false, 'n', BACKWARD_FILTER},
 };
 
-const Engine* engine(int64_t index) {
+const Engine* engine(int64_t index, Operation operation) {
     for (auto& engine : ENGINES) {
-        if (engine.index == index) return &engine;
+        if (engine.index == index && (engine.operation < 0 || engine.operation == operation)) return &engine;
     }
     return nullptr;
 }
@@ -137,9 +148,29 @@ bool read(const Node* graph, Graph* to) {
     return convolution.is_consistent();
 }
 
-bool applies(const Engine& engine, const Graph& graph) { return engine.is_for_bf16 || !graph.convolution.x.is_bf16; }
+bool applies(const Engine& engine, const Graph& graph) {
+    const Tensor &x = graph.convolution.x, &w = graph.convolution.w;
+    const Geometry& g = graph.convolution.geometry;
+    bool is_dense = g.stride[0] == 1 && g.stride[1] == 1 && g.dilation[0] == 1 && g.dilation[1] == 1;
+    bool is_in_nchw = x.strides[3] == 1 && (x.dims[1] == 1 || x.strides[1] == x.dims[2] * x.dims[3]);
+    switch (engine.transform) {
+        case 0: return engine.is_for_bf16 || !x.is_bf16;
+        case 'n': is_dense = is_dense && w.dims[2] == w.dims[3] && g.groups == 1 && (w.dims[2] == 3 || w.dims[2] == 5); break;
+        case 't': is_dense = is_dense && w.dims[2] < 30;
+    }
+    return is_dense && is_in_nchw && !x.is_bf16 && w.dims[2] > 1;
+}
 
-size_t workspace_of(const Engine& engine, const Graph& graph) { return engine.bytes_per_sample * graph.convolution.x.dims[0]; }
+size_t workspace_of(const Engine& engine, const Graph& graph) {
+    const Tensor &x = graph.convolution.x, &w = graph.convolution.w, &y = graph.convolution.y;
+    size_t samples = x.dims[0], planes = samples * (x.dims[1] + y.dims[1]) + w.dims[0] * w.dims[1];
+    switch (engine.transform) {
+        case 'f': return planes * (x.dims[2] + 8) * (x.dims[3] + 8) * 8;
+        case 't': return planes * 32 * 32 * 4 + samples * 64;
+        case 'n': return planes * ((x.dims[2] + 5) / 4 + 1) * ((x.dims[3] + 5) / 4 + 1) * 36 * 4;
+        default: return engine.bytes_per_sample * samples;
+    }
+}
 
 Reference finished(int kind) {
     Reference made(new Node);
@@ -154,7 +185,8 @@ int suggest(const Node& heuristics, int64_t most, int64_t* count, void** to) {
     if (!read(heuristics.part(HEURISTICS_GRAPH), &graph)) return NOT_SUPPORTED;
     *count = 0;
     for (auto& engine : ENGINES) {
-        if (engine.is_fallback != (heuristics.number(HEURISTICS_MODE, 0) == FALLBACK) || !applies(engine, graph)) continue;
+        if (engine.transform || engine.is_fallback != (heuristics.number(HEURISTICS_MODE, 0) == FALLBACK)) continue;
+        if (!applies(engine, graph)) continue;
         if (to && *count < most) {
             Reference of_index = finished(ENGINE), config = finished(CONFIG);
             of_index->numbers[ENGINE_INDEX] = {engine.index};
@@ -223,9 +255,10 @@ EXPORT int cudnnBackendFinalize(void* descriptor) {
     Graph graph;
     if (node->kind == GRAPH && !read(node.get(), &graph)) return NOT_SUPPORTED;
     if (node->kind == ENGINE) {
-        const Engine* known = engine(node->number(ENGINE_INDEX, -1));
+        if (!read(node->part(ENGINE_GRAPH), &graph)) return NOT_SUPPORTED;
+        const Engine* known = engine(node->number(ENGINE_INDEX, -1), graph.convolution.operation);
         if (!known) return BAD_PARAMETER;
-        if (!read(node->part(ENGINE_GRAPH), &graph) || !applies(*known, graph)) return NOT_SUPPORTED;
+        if (!applies(*known, graph)) return NOT_SUPPORTED;
     }
     node->is_finished = true;
     return SUCCESS;
@@ -245,11 +278,13 @@ EXPORT int cudnnBackendGetAttribute(void* descriptor, int name, int type, int64_
         const Node* of_index = node->part(CONFIG_ENGINE);
         Graph graph;
         if (!of_index || !read(of_index->part(ENGINE_GRAPH), &graph)) return BAD_PARAMETER;
-        int64_t bytes = workspace_of(*engine(of_index->number(ENGINE_INDEX, -1)), graph);
+        int64_t bytes = workspace_of(*engine(of_index->number(ENGINE_INDEX, -1), graph.convolution.operation), graph);
         return give({bytes}, type, most, count, to);
     }
     if (node->kind == ENGINE && (name == NUMERICAL_NOTES || name == BEHAVIOR_NOTES)) {
-        const Engine* known = engine(node->number(ENGINE_INDEX, -1));
+        Graph graph;
+        if (!read(node->part(ENGINE_GRAPH), &graph)) return BAD_PARAMETER;
+        const Engine* known = engine(node->number(ENGINE_INDEX, -1), graph.convolution.operation);
         return give(name == NUMERICAL_NOTES ? known->numerical : known->behavior, type, most, count, to);
     }
     return give(node->numbers[name], type, most, count, to);
@@ -268,7 +303,7 @@ EXPORT int cudnnBackendExecute(void* handle, void* plan, void* pack) {
         }
         if (!at[i] || reinterpret_cast<uintptr_t>(at[i]) % graph.alignments[i] != 0) return BAD_PARAMETER;
     }
-    const Engine& known = *engine(of_index->number(ENGINE_INDEX, -1));
+    const Engine& known = *engine(of_index->number(ENGINE_INDEX, -1), graph.convolution.operation);
     void* workspace = reinterpret_cast<void*>(operands.number(PACK_WORKSPACE, 0));
     size_t bytes = workspace_of(known, graph);
     if (bytes > 0 && !workspace) return BAD_PARAMETER;

@@ -27,8 +27,8 @@ impl ConvBackend {
         })
     }
 
-    /// Every algorithm that applies to `micro_batch` samples of `kernel`, the one that applies to nearly everything
-    /// first.
+    /// Every algorithm that applies to `micro_batch` samples of `kernel`; on a processor first the one that applies to
+    /// nearly everything.
     ///
     /// # Errors
     /// The kernel is no convolution, or cuDNN fails.

@@ -6,13 +6,13 @@ use std::{fmt, ops::Range};
 /// Prints as cuDNN's own tags do, with the numbers that its header gives to types of knobs: `ENG62_K2=5_K27=8`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Engine {
-    pub(super) index: i64,
+    pub(crate) index: i64,
     /// Types and values, by rising type.
     pub(super) knobs: Vec<(u32, i64)>,
 }
 
 impl Engine {
-    pub(super) fn new(index: i64, mut knobs: Vec<(u32, i64)>) -> Self {
+    pub(crate) fn new(index: i64, mut knobs: Vec<(u32, i64)>) -> Self {
         knobs.sort_unstable();
         Self { index, knobs }
     }

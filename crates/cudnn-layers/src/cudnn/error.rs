@@ -32,12 +32,6 @@ pub enum CudnnError {
         /// What is needed.
         needed: CudnnVersion,
     },
-    /// An extent is beyond cuDNN's 32-bit integers.
-    #[error("cuDNN takes extents up to 2147483647, and {value} is larger")]
-    Extent {
-        /// The extent.
-        value: usize,
-    },
     /// The device failed before cuDNN was called.
     #[error(transparent)]
     Cuda(#[from] CudaError),
@@ -50,7 +44,6 @@ impl CudnnError {
         match self {
             // 3000 to 3999 are the reasons for which something is not supported.
             CudnnError::Call { status, .. } => (3000..4000).contains(status),
-            CudnnError::Extent { .. } => true,
             _ => false,
         }
     }

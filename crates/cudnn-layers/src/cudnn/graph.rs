@@ -4,7 +4,6 @@ use super::{
     Cudnn, CudnnError, Engine, EngineFacts,
     api::call,
     backend::{BehaviorNote, Descriptor, KnobType, NumericalNote},
-    descriptor::{FLOAT, MODE},
     handle::SMALL_WORKSPACE,
 };
 use crate::conv::operands::{self, operand_lens};
@@ -19,6 +18,10 @@ use tensor::{Accumulate, AxisOrder, ConvGeometry, ElementType, Format, View, Vie
 /// cuDNN's lists of engines: those that it takes for the fastest, the best first, and those that always run.
 pub(crate) const LIKELY: Mode = Mode::CUDNN_HEUR_MODE_A;
 pub(crate) const FALLBACK: Mode = Mode::CUDNN_HEUR_MODE_FALLBACK;
+
+/// Cross-correlation: what deep learning calls a convolution.
+const MODE: sys::cudnnConvolutionMode_t = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+const FLOAT: sys::cudnnDataType_t = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
 
 /// What a graph computes, with operands of `format`, the filter included.
 #[derive(Clone, Copy, Debug)]

@@ -1,19 +1,16 @@
 //! A handle of cuDNN, and the convolutions that it runs.
 
 use super::{
-    ConvDescriptors, CudnnError, CudnnVersion,
+    CudnnError, CudnnVersion,
     api::{call, version},
 };
-use crate::conv::operands::operand_lens;
 use cudarc::cudnn::sys;
-use planner::ConvOp;
 use std::{
-    ffi::c_void,
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 use tensor::{
-    Accumulate, Arena, ElementType, Out, Span, View, ViewMut,
+    Arena, Span,
     cuda::{Cuda, Library, Stream},
 };
 
@@ -65,78 +62,6 @@ impl Cudnn {
         let raw = self.0.raw.lock().unwrap_or_else(PoisonError::into_inner);
         work(raw.0)
     }
-
-    /// Bytes of workspace that `algorithm` needs for the convolution that `descriptors` describe.
-    pub(crate) fn workspace_bytes(
-        &self,
-        algorithm: LegacyAlgorithm,
-        descriptors: &ConvDescriptors,
-    ) -> Result<usize, CudnnError> {
-        let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
-        let (x, w, y, c, mut bytes) = (x.raw(), w.raw(), y.raw(), convolution.raw(), 0);
-        // SAFETY: the handle is alive during the call, the descriptors as `descriptors` is, and set; a size is written
-        // to.
-        let asked = |h| unsafe {
-            match algorithm {
-                LegacyAlgorithm::Forward(raw) => {
-                    call!(cudnnGetConvolutionForwardWorkspaceSize(h, x, w, c, y, raw, &mut bytes))
-                }
-                LegacyAlgorithm::BackwardData(raw) => {
-                    call!(cudnnGetConvolutionBackwardDataWorkspaceSize(h, w, y, c, x, raw, &mut bytes))
-                }
-                LegacyAlgorithm::BackwardFilter(raw) => {
-                    call!(cudnnGetConvolutionBackwardFilterWorkspaceSize(h, x, y, c, w, raw, &mut bytes))
-                }
-            }
-        };
-        self.with(asked).map(|()| bytes)
-    }
-
-    /// Launches one convolution, and does not wait for it. Operands as in the table of [`crate::conv`].
-    pub(crate) fn convolve(
-        &self,
-        algorithm: LegacyAlgorithm,
-        descriptors: &ConvDescriptors,
-        [a, b]: [View<'_>; 2],
-        Out { to: out, accumulate }: Out<'_>,
-        mut workspace: ViewMut<'_>,
-    ) -> Result<(), CudnnError> {
-        let lens = operand_lens(algorithm.op(), &descriptors.geometry);
-        assert_eq!([a.len(), b.len(), out.len()], lens, "operands of {algorithm:?}");
-        let dtypes = [a.format(), b.format(), out.format()].map(|format| format.dtype);
-        assert_eq!(dtypes, [ElementType::F32; 3], "operands of {algorithm:?}");
-        let one: *const c_void = (&raw const ONE).cast();
-        let beta: *const c_void = match accumulate {
-            Accumulate::Replace => (&raw const ZERO).cast(),
-            Accumulate::Add => one,
-        };
-        let [a, b] = [a, b].map(|operand| operand.numbers() as *const c_void);
-        let out = out.numbers() as *mut c_void;
-        let (scratch, len) = (workspace.address::<u8>() as *mut c_void, workspace.len());
-        let ConvDescriptors { x, w, y, convolution, .. } = descriptors;
-        let (x, w, y, c) = (x.raw(), w.raw(), y.raw(), convolution.raw());
-        // SAFETY: handle and descriptors are alive and set. The operands are device memory of the lengths that the
-        // descriptors say (asserted above), `out` and `workspace` exclusively ours; cuDNN checks the workspace's size.
-        // The work goes to the stream through which all else on this memory goes, so it needs no waiting.
-        self.with(|h| unsafe {
-            match algorithm {
-                LegacyAlgorithm::Forward(raw) => {
-                    call!(cudnnConvolutionForward(h, one, x, a, w, b, c, raw, scratch, len, beta, y, out))
-                }
-                // Here cuDNN has the filter first.
-                LegacyAlgorithm::BackwardData(raw) => {
-                    call!(cudnnConvolutionBackwardData(
-                        h, one, w, b, y, a, c, raw, scratch, len, beta, x, out
-                    ))
-                }
-                LegacyAlgorithm::BackwardFilter(raw) => {
-                    call!(cudnnConvolutionBackwardFilter(
-                        h, one, x, a, y, b, c, raw, scratch, len, beta, w, out
-                    ))
-                }
-            }
-        })
-    }
 }
 
 impl Library for Cudnn {
@@ -177,29 +102,8 @@ impl fmt::Debug for Cudnn {
     }
 }
 
-/// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: those of versions
-/// of this program that had no engines, or no products by cuBLAS, lack them.
+/// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: versions of this program
+/// that had no engines, no products by cuBLAS, or other algorithms beside them said so in other words.
 pub fn versions(cuda: &Cuda) -> String {
-    format!("cuDNN {} with engines and cuBLAS, {}", version(), cuda.versions())
-}
-
-static ONE: f32 = 1.0;
-static ZERO: f32 = 0.0;
-
-/// An algorithm of cuDNN's legacy API, which belongs to one operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LegacyAlgorithm {
-    Forward(sys::cudnnConvolutionFwdAlgo_t),
-    BackwardData(sys::cudnnConvolutionBwdDataAlgo_t),
-    BackwardFilter(sys::cudnnConvolutionBwdFilterAlgo_t),
-}
-
-impl LegacyAlgorithm {
-    pub(crate) const fn op(self) -> ConvOp {
-        match self {
-            Self::Forward(_) => ConvOp::Forward,
-            Self::BackwardData(_) => ConvOp::BackwardData,
-            Self::BackwardFilter(_) => ConvOp::BackwardFilter,
-        }
-    }
+    format!("cuDNN {} by its engines and cuBLAS, {}", version(), cuda.versions())
 }

@@ -16,6 +16,17 @@ use tensor::{
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
 const DEPTH: &str = "S2D_";
 
+/// The engines that transform tiles or frequencies, by the names that cuDNN's older interface has for them and their
+/// numbers in cuDNN 9, whose lists have few of them: they want much workspace, or round more.
+pub(super) fn transforming(op: ConvOp) -> impl Iterator<Item = (&'static str, Engine)> {
+    let numbers: &[_] = match op {
+        ConvOp::Forward => &[("FFT", 3), ("FFT_TILING", 4), ("WINOGRAD", 5), ("WINOGRAD_NONFUSED", 6)],
+        ConvOp::BackwardData => &[("FFT", 4), ("FFT_TILING", 5), ("WINOGRAD", 6), ("WINOGRAD_NONFUSED", 7)],
+        ConvOp::BackwardFilter => &[("FFT", 18), ("WINOGRAD_NONFUSED", 17)],
+    };
+    numbers.iter().map(|&(name, index)| (name, Engine::new(index, Vec::new())))
+}
+
 /// What engines compute, and on which handle.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
@@ -29,10 +40,30 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// What names of such engines begin with.
-    pub(super) fn prefix(&self) -> &'static str {
-        let [g, of_engine] = self.geometries;
-        if g == of_engine { "" } else { DEPTH }
+    /// The transforming engines; in BF16 and in NHWC others are as fast, and more.
+    pub(super) fn transforming(&self) -> impl Iterator<Item = (&'static str, Engine)> {
+        transforming(self.op).filter(|_| self.format == Format::F32 && !self.is_deep())
+    }
+
+    /// Whether blocks of pixels become channels.
+    fn is_deep(&self) -> bool {
+        self.geometries[0] != self.geometries[1]
+    }
+
+    fn prefix(&self) -> &'static str {
+        if self.is_deep() { DEPTH } else { "" }
+    }
+
+    /// The name of the algorithm that `engine` is.
+    fn name(&self, engine: &Engine) -> String {
+        let name = self.transforming().find(|(_, own)| own == engine).map(|(name, _)| name.to_owned());
+        name.unwrap_or_else(|| format!("{}{engine}", self.prefix()))
+    }
+
+    /// The engine that is the algorithm of this name.
+    pub(super) fn named(&self, name: &str) -> Option<Engine> {
+        let engine = self.transforming().find(|(own, _)| *own == name).map(|(_, engine)| engine);
+        engine.or_else(|| Engine::named(name.strip_prefix(self.prefix())?))
     }
 }
 
@@ -58,7 +89,7 @@ impl EngineConvolver {
         let workspace = configs.iter().map(|config| config.facts.workspace);
         let workspace = workspace.filter(|&bytes| bytes > SMALL_WORKSPACE).max().unwrap_or(0);
         let facts = Facts {
-            name: format!("{}{engine}", task.prefix()),
+            name: task.name(engine),
             geometry,
             workspace: Bytes(workspace as u64),
             prepared: Bytes(0),

@@ -42,13 +42,24 @@ impl Search {
 
     /// The engines that `math` allows.
     pub(super) fn all(&self, math: Math) -> Result<Vec<EngineConvolver>, CudnnError> {
-        let mut found = self.suitable(LIKELY, math, MOST)?;
+        let likely = self.suitable(LIKELY, math, MOST)?;
         // The other list has slow engines, for those who have no memory.
-        if found.iter().all(|engine| engine.workspace > 0) {
-            let mut others = self.suitable(FALLBACK, math, usize::MAX)?;
-            others.retain(|other| found.is_empty() || other.workspace == 0);
-            others.retain(|other| found.iter().all(|engine| engine.facts.name != other.facts.name));
-            found.append(&mut others);
+        let wants_memory = likely.iter().all(|engine| engine.workspace > 0);
+        let mut others = if wants_memory { self.suitable(FALLBACK, math, usize::MAX)? } else { Vec::new() };
+        others.retain(|engine| likely.is_empty() || engine.workspace == 0);
+        // In NCHW, TF32 wants much workspace: single precision is worth a try.
+        if math == Math::Tf32 && self.task.format == Format::F32 {
+            others.append(&mut self.suitable(LIKELY, Math::Fp32, MOST)?);
+        }
+        let mut found: Vec<EngineConvolver> = Vec::new();
+        for (_, engine) in self.task.transforming() {
+            let applying = self.set_up(&engine)?;
+            found.extend(applying.filter(|engine| suits(engine.of_engine(), self.task.format, math)));
+        }
+        for engine in likely.into_iter().chain(others) {
+            if found.iter().all(|other| other.facts.name != engine.facts.name) {
+                found.push(engine);
+            }
         }
         Ok(found)
     }
@@ -61,7 +72,10 @@ impl Search {
         most: usize,
     ) -> Result<Vec<EngineConvolver>, CudnnError> {
         let mut found = Vec::new();
-        for engine in refused(self.task.cudnn.engines(&self.graphs[0], list))?.unwrap_or_default() {
+        let mut engines = refused(self.task.cudnn.engines(&self.graphs[0], list))?.unwrap_or_default();
+        // Tried anyway, with the knobs that they have by default.
+        engines.retain(|engine| self.task.transforming().all(|(_, own)| engine.index != own.index));
+        for engine in engines {
             let applying = self.set_up(&engine)?;
             found.extend(applying.filter(|engine| suits(engine.of_engine(), self.task.format, math)));
             if found.len() == most {

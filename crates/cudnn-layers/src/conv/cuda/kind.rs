@@ -9,9 +9,6 @@ use tensor::{ConvGeometry, ElementType, Format};
 pub(super) enum Kind {
     /// Sums of products, as the definition says.
     Direct,
-    /// The same, added up by atomic operations in the order in which thread blocks happen to finish: not deterministic,
-    /// according to cuDNN's documentation.
-    Atomic,
     /// Sums in the frequency domain.
     Fft,
     /// Sums of transformed tiles: the larger the tile, the more the transform amplifies errors.
@@ -46,7 +43,7 @@ impl Kind {
         match self {
             Self::Winograd if format.dtype == ElementType::Bf16 => 2e-2,
             _ if format.dtype == ElementType::Bf16 => 4e-3,
-            Self::Direct | Self::Atomic | Self::Fft => 1e-6,
+            Self::Direct | Self::Fft => 1e-6,
             Self::Winograd if g.r.max(g.s) > 3 => 2e-3,
             Self::Winograd => 1e-5,
             Self::Tf32 => 5e-4,

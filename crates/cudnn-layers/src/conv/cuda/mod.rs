@@ -1,22 +1,20 @@
-//! Convolution on NVIDIA GPUs, through cuDNN's legacy API, through its engines, and through cuBLAS.
+//! Convolution on NVIDIA GPUs, through cuDNN's engines and cuBLAS.
 
 mod convolver;
 mod engines;
 mod gemm;
 mod kind;
-mod legacy;
 #[cfg(test)]
 mod tests;
 
 use super::{ConvError, ConvOp, Convolver};
 use crate::{
-    cudnn::{Cudnn, CudnnError, Engine},
+    cudnn::{Cudnn, CudnnError},
     space_to_depth::with_depth,
 };
 use convolver::EngineConvolver;
 use engines::{Search, refused};
 use gemm::GemmConvolver;
-use legacy::{CudnnAlgorithm, LegacyConvolver};
 use planner::Math;
 use std::sync::Arc;
 use tensor::{AxisOrder, ConvGeometry, Format, cuda::Cuda};
@@ -32,19 +30,9 @@ impl Cudnn {
         math: Math,
         name: Option<&str>,
     ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-        let mut applying: Vec<Arc<dyn Convolver>> = Vec::new();
-        let is_asked_for = |one: &&CudnnAlgorithm| one.kind.is_asked_for(one.name, math, name);
-        // In other formats the engines are as fast, and more.
-        let of_legacy = if format == Format::F32 { legacy::all(op) } else { &[] };
-        for algorithm in of_legacy.iter().filter(is_asked_for) {
-            match LegacyConvolver::new(self, algorithm, &geometry) {
-                Ok(convolver) => applying.push(Arc::new(convolver)),
-                Err(error) if error.is_unsupported() => {}
-                Err(source) => return Err(ConvError::of_algorithm(algorithm.name, geometry.n, source)),
-            }
-        }
         let products = GemmConvolver::all(cuda, (op, geometry, format), math, name);
-        applying.extend(products.into_iter().map(|product| Arc::new(product) as Arc<dyn Convolver>));
+        let mut applying: Vec<Arc<dyn Convolver>> =
+            products.into_iter().map(|product| Arc::new(product) as Arc<dyn Convolver>).collect();
         let engines = self.engine_convolvers(cuda, (op, geometry, format), math, name);
         let engines = engines.map_err(|source| ConvError::of_algorithm("engines", geometry.n, source))?;
         applying.extend(engines.into_iter().map(|engine| Arc::new(engine) as Arc<dyn Convolver>));
@@ -65,11 +53,12 @@ impl Cudnn {
         for of_engine in [geometry].into_iter().chain(deep) {
             let search = Search::new(self, cuda, op, [geometry, of_engine], format);
             let Some(search) = refused(search)? else { continue };
-            let engine = name.map(|name| name.strip_prefix(search.task.prefix()).and_then(Engine::named));
-            match engine.flatten() {
-                None if name.is_some() => {}
-                Some(engine) => found.extend(search.set_up(&engine)?),
+            match name {
                 None => found.append(&mut search.all(math)?),
+                Some(name) => {
+                    let engine = search.task.named(name);
+                    found.extend(engine.map(|engine| search.set_up(&engine)).transpose()?.flatten());
+                }
             }
         }
         Ok(found)

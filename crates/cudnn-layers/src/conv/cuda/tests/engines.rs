@@ -8,8 +8,8 @@ use super::{
     *,
 };
 use crate::{
-    conv::{Facts, operands::operands},
-    cudnn::{Engine, EngineFacts, LIKELY},
+    conv::operands::operands,
+    cudnn::{EngineFacts, LIKELY},
 };
 use std::sync::Arc;
 use tensor::{Bf16, Cursor, ElementType};
@@ -93,7 +93,7 @@ fn an_engine_comes_back_by_its_name_and_can_be_recorded() {
                 let kernel = KernelId { math: Math::Tf32, ..kernel_id(op, &g, format) };
                 let candidates = backend.candidates(&kernel, g.n as u32).unwrap().into_iter();
                 let engines =
-                    candidates.filter(|one| one.facts().name.starts_with("ENG") && one.load().is_ok());
+                    candidates.filter(|one| !one.facts().name.contains("GEMM") && one.load().is_ok());
                 for engine in engines.filter(|engine| engine.facts().deterministic) {
                     let engine: Arc<dyn Convolver> = engine;
                     let named = backend.find(op, g, &engine.facts().name).unwrap();
@@ -226,43 +226,31 @@ fn few_channels_with_a_stride_become_many() {
     }
 }
 
-/// What there is in single precision: for the reader.
+/// Their numbers are those of cuDNN 9, as far as it has been seen: what has the name of a transform is one.
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
-fn engines_of_single_precision() {
+fn transforming_engines_are_what_they_are_called() {
     let cuda = cuda();
     let cudnn = Cudnn::of(&cuda).unwrap();
-    let shapes = [
-        ConvGeometry::new([32, 64, 56, 56], 64, [3, 3]).pad([1, 1]),
-        ConvGeometry::new([32, 64, 27, 27], 192, [5, 5]).pad([2, 2]),
-        ConvGeometry::new([32, 256, 56, 56], 64, [1, 1]),
-    ];
-    for (g, op) in shapes.iter().flat_map(|g| ConvOp::ALL.map(|op| (g, op))) {
-        let search = Search::new(&cudnn, &cuda, op, [*g; 2], Format::F32).unwrap();
-        for index in 0..90 {
-            let engine = Engine::named(&format!("ENG{index}")).unwrap();
-            let Ok(Some(engine)) = search.set_up(&engine) else { continue };
-            if engine.of_engine().says(EngineFacts::TENSOR_CORES) || engine.load().is_err() {
+    for (filter, op) in [3, 5].iter().flat_map(|filter| ConvOp::ALL.map(|op| (filter, op))) {
+        let g = ConvGeometry::new([32, 64, 27, 27], 192, [*filter; 2]).pad([filter / 2; 2]);
+        let search = Search::new(&cudnn, &cuda, op, [g; 2], Format::F32).unwrap();
+        for (name, engine) in search.task.transforming() {
+            assert_eq!(search.task.named(name).as_ref(), Some(&engine));
+            let Some(engine) = search.set_up(&engine).unwrap() else {
+                assert_eq!(name, "WINOGRAD", "{op} of filters {filter}x{filter}");
                 continue;
-            }
-            let Facts { name, workspace, .. } = engine.facts();
-            println!("{op} {}x{}: {name} {workspace} {:?}", g.r, g.s, engine.of_engine());
+            };
+            let kind = if name.starts_with("FFT") { Kind::Fft } else { Kind::Winograd };
+            assert_eq!(Kind::of(engine.of_engine(), Format::F32), kind, "{op} {name}");
+            assert_eq!((engine.facts.name.as_str(), engine.load()), (name, Ok(())), "{op}");
         }
-        let suggested = search.all(Math::Fp32).unwrap();
-        println!(
-            "{op} {}x{}: {:?}",
-            g.r,
-            g.s,
-            suggested.iter().map(|one| &one.facts.name).collect::<Vec<_>>()
+        let all: Vec<String> =
+            search.all(Math::Fp32).unwrap().into_iter().map(|one| one.facts.name).collect();
+        assert!(
+            ["FFT", "WINOGRAD_NONFUSED"].iter().all(|name| all.iter().any(|other| other == name)),
+            "{all:?}"
         );
-        let legacy = backend_names(&cudnn, op, *g);
-        println!("{op} {}x{} legacy: {legacy:?}", g.r, g.s);
+        assert!(search.all(Math::Tf32).unwrap().len() > all.len(), "{op}: no engine in TF32");
     }
-}
-
-fn backend_names(cudnn: &Cudnn, op: ConvOp, g: ConvGeometry) -> Vec<(String, Bytes)> {
-    let backend = ConvBackend::Cudnn(cudnn.clone(), cuda());
-    let all = backend.candidates(&kernel_id(op, &g, Format::F32), g.n as u32).unwrap();
-    let legacy = all.iter().filter(|one| !one.facts().name.contains("ENG"));
-    legacy.map(|one| (one.facts().name.clone(), one.facts().workspace)).collect()
 }
