@@ -1,4 +1,5 @@
-//! Measurements of earlier processes and for later ones: a database of cost tables, that of the `microbatch` command.
+//! Measurements of earlier processes and for later ones, in the folder where the `microbatch` command has its own, which
+//! are of cuDNN's engines: the two have nothing to tell each other.
 
 use crate::{
     driver::header,
@@ -7,24 +8,17 @@ use crate::{
     signature::Signature,
 };
 use files::database::Database;
-use planner::{CostTable, Dtype, Kernel, Layout, Measurement};
+use planner::{CostTable, Kernel, Measurement};
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     ffi::c_int,
-    slice,
     sync::Mutex,
 };
 
-/// What is known of this convolution at each of these sizes of the batch-size policy, and whether that is everything
-/// that is worth it; nothing, unless measurements of such ones are kept.
-pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> BTreeMap<u32, (Vec<Measurement>, bool)> {
+/// What is known of this convolution at these sizes; nothing, unless measurements of such ones are kept.
+pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> Vec<Measurement> {
     let known = with_table(signature, |_, kernel, table| {
-        let missing = table.missing(slice::from_ref(kernel), Settings::get().policy);
-        let at = |&size: &u32| {
-            let rows = table.measurements(&kernel.id, size).unwrap_or_default();
-            (size, (rows.to_vec(), missing.iter().all(|&(_, missing)| missing != size)))
-        };
-        sizes.iter().map(at).collect()
+        sizes.iter().filter_map(|&size| table.measurements(&kernel.id, size)).flatten().cloned().collect()
     });
     known.unwrap_or_default()
 }
@@ -47,16 +41,13 @@ fn with_table<R>(
     signature: &Signature,
     work: impl FnOnce(&Database, &Kernel, &mut CostTable) -> R,
 ) -> Option<R> {
-    static TABLES: Mutex<BTreeMap<(c_int, bool), CostTable>> = Mutex::new(BTreeMap::new());
+    static TABLES: Mutex<BTreeMap<c_int, CostTable>> = Mutex::new(BTreeMap::new());
     let (database, kernel) = (Settings::get().database.as_ref()?, signature.kernel()?);
-    // In other formats the command has no use for the algorithms of the legacy API: they are a library of their own.
-    let is_of_command = (kernel.id.dtype, kernel.id.layout) == (Dtype::F32, Layout::Nchw);
     let mut tables = lock(&TABLES);
-    let table = match tables.entry((signature.device, is_of_command)) {
+    let table = match tables.entry(signature.device) {
         Entry::Occupied(known) => known.into_mut(),
         Entry::Vacant(unread) => {
-            let algorithms = if is_of_command { "with engines and cuBLAS" } else { "by its legacy API" };
-            let device = header(signature.device, algorithms)?;
+            let device = header(signature.device)?;
             let known = database.read(&device).map_err(|error| warn(&error.to_string()));
             let known = known.inspect(|known| known.warning.iter().for_each(|text| warn(text)));
             unread.insert(known.map_or_else(|()| CostTable::new(device), |known| known.table))

@@ -1,10 +1,10 @@
 //! What measuring needs of the CUDA driver.
 
 use crate::{
-    cudnn::{Raw, SUCCESS, call},
+    cudnn::{Raw, call, done},
     shared::warn,
 };
-use planner::DeviceHeader;
+use planner::{Bytes, DeviceHeader};
 use std::{
     ffi::{CStr, c_int, c_void},
     fs,
@@ -19,41 +19,28 @@ pub(crate) fn current_device() -> Option<c_int> {
     (unsafe { call!(driver, "cuCtxGetDevice", (&mut device)) } == 0).then_some(device)
 }
 
-/// What identifies measurements of a GPU that were made with these of cuDNN's algorithms: as the `microbatch` command says
-/// it, so that both have the same.
-pub(crate) fn header(device: c_int, algorithms: &str) -> Option<DeviceHeader> {
-    let (mut name, mut bytes, mut cuda, mut version) = ([0u8; 256], 0usize, 0 as c_int, [0 as c_int; 3]);
-    // Multiprocessors, their highest clock and that of the memory in kHz (`CUdevice_attribute`).
-    let (attributes, mut values) = ([16 as c_int, 13, 36], [0 as c_int; 3]);
+/// What identifies measurements of a GPU: its name and memory, cuDNN and the driver.
+pub(crate) fn header(device: c_int) -> Option<DeviceHeader> {
+    let (mut name, mut bytes, mut version) = ([0u8; 256], 0usize, [0 as c_int; 3]);
     // SAFETY: all of it is written to, a name of at most 255 letters and a zero.
     let is_read = unsafe {
         call!(driver, "cuDeviceGetName", (name.as_mut_ptr(), 256 as c_int, device)) == 0
             && call!(driver, "cuDeviceTotalMem_v2", (&mut bytes, device)) == 0
-            && call!(driver, "cuDriverGetVersion", (&mut cuda)) == 0
-            && zip(attributes, &mut values)
-                .all(|(attribute, value)| call!(driver, "cuDeviceGetAttribute", (value, attribute, device)) == 0)
             // Its major version (0), minor version and patch level.
-            && zip(0 as c_int.., &mut version)
-                .all(|(part, number)| call!(cudnn, "cudnnGetProperty", (part, number)) == SUCCESS)
+            && zip(0 as c_int.., &mut version).all(|(part, number)| done!("cudnnGetProperty", (part, number)))
     };
     if !is_read {
         warn("measurements are not kept: the driver or cuDNN does not say what it is");
         return None;
     }
     let name = CStr::from_bytes_until_nul(&name).map(CStr::to_string_lossy).unwrap_or_default();
-    let ([multiprocessors, clock, memory_clock], [major, minor, patch]) = (values, version);
-    let memory_gib = bytes as f64 / f64::from(1 << 30);
-    let (clock_mhz, memory_clock_mhz) = (clock / 1000, memory_clock / 1000);
+    let [major, minor, patch] = version;
+    // `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  ...`
     let text = fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
-    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let mut words = text.lines().next().unwrap_or_default().split_whitespace();
-    let driver = words.find(is_version).unwrap_or("of unknown version");
-    let cuda = format!("CUDA {}.{}, driver {driver}", cuda / 1000, cuda % 1000 / 10);
+    let driver = text.lines().next().unwrap_or("a driver of unknown version");
     Some(DeviceHeader {
-        name: format!(
-            "{name} ({multiprocessors} multiprocessors at up to {clock_mhz} MHz, {memory_gib:.0} GiB at {memory_clock_mhz} MHz)"
-        ),
-        library_version: format!("cuDNN {major}.{minor}.{patch} {algorithms}, {cuda}"),
+        name: format!("{name} with {}", Bytes(bytes as u64)),
+        library_version: format!("cuDNN {major}.{minor}.{patch} by its legacy API, {driver}"),
         command: "libmicrobatch_cudnn.so".to_owned(),
         ..DeviceHeader::default()
     })

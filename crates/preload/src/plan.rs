@@ -4,7 +4,7 @@ use crate::{
     call::{Arguments, Call},
     cudnn::{NOT_SUPPORTED, SUCCESS, Status},
     descriptor::Descriptor,
-    signature::{Signature, TF32},
+    signature::Signature,
 };
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::{
@@ -59,8 +59,8 @@ impl Plan {
 
     /// cuDNN's number of an algorithm.
     fn number(&self, algorithm: &Algorithm) -> Option<c_int> {
-        let name = algorithm.as_str().trim_end_matches(TF32);
-        algorithms(self.signature.op).position(|known| known == name).map(|number| number as c_int)
+        let mut names = algorithms(self.signature.op);
+        names.position(|known| known == algorithm.as_str()).map(|number| number as c_int)
     }
 
     /// The part of `call` that `size` samples are.

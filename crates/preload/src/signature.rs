@@ -5,7 +5,7 @@ use crate::{
     cudnn::{Raw, done},
     descriptor::Descriptor,
 };
-use planner::{Algorithm, ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
+use planner::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 use std::{array::from_fn, ffi::c_int, fmt};
 
 /// Bytes and names of the element types (`cudnnDataType_t`) that micro-batches are made of; others are passed through.
@@ -144,9 +144,6 @@ pub(crate) fn places(op: ConvOp) -> [usize; 3] {
     }
 }
 
-/// What algorithms' names end in that round to TF32, of those that round to it where they may; the command's own names.
-pub(crate) const TF32: &str = "_TF32";
-
 /// All that a convolution's speed, workspace and slices depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Signature {
@@ -260,25 +257,6 @@ impl Signature {
     /// Whether FP32 may be rounded to TF32: cuDNN may do that unless it is forbidden.
     fn may_round(&self) -> bool {
         self.operands[0].dtype == FP32 && self.math != FMA
-    }
-
-    /// An algorithm in the arithmetic that the caller allows, as the command names it.
-    pub(crate) fn named(&self, algorithm: &str) -> Algorithm {
-        match algorithm {
-            "IMPLICIT_PRECOMP_GEMM" | "ALGO_1" if self.may_round() => (algorithm.to_owned() + TF32).into(),
-            _ => algorithm.into(),
-        }
-    }
-
-    /// The typical largest error of an algorithm over the largest output, in FP32: the command's numbers.
-    pub(crate) fn max_error(&self, algorithm: &str) -> f32 {
-        let taps = self.xwy()[1].dims()[2..].iter().max();
-        match algorithm {
-            "WINOGRAD" | "WINOGRAD_NONFUSED" if taps > Some(&3) => 2e-3,
-            "WINOGRAD" | "WINOGRAD_NONFUSED" => 1e-5,
-            _ if self.named(algorithm).as_str() != algorithm => 5e-4,
-            _ => 1e-6,
-        }
     }
 
     /// The convolution as the planner names it, if it can: two axes, packed operands in FP32 or BF16 that all lie alike.
@@ -413,15 +391,5 @@ mod tests {
         assert_eq!(spaced.kernel(), None, "samples apart");
         spaced.operands[0] = forward(0, true, false).unwrap().operands[0];
         assert_eq!(spaced.kernel(), None, "operands that lie differently");
-    }
-
-    #[test]
-    fn algorithms_that_round_to_tf32_have_names_and_errors_of_their_own() {
-        let [exact, rounding] = [false, true].map(|tensor_cores| forward(0, false, tensor_cores).unwrap());
-        assert_eq!(exact.named("IMPLICIT_PRECOMP_GEMM").as_str(), "IMPLICIT_PRECOMP_GEMM");
-        assert_eq!(rounding.named("IMPLICIT_PRECOMP_GEMM").as_str(), "IMPLICIT_PRECOMP_GEMM_TF32");
-        assert_eq!(rounding.named("FFT").as_str(), "FFT");
-        let errors = ["IMPLICIT_PRECOMP_GEMM", "FFT", "WINOGRAD"].map(|name| rounding.max_error(name));
-        assert_eq!(errors, [5e-4, 1e-6, 1e-5]);
     }
 }

@@ -2,8 +2,7 @@
 
 use files::database::Database;
 use planner::{
-    BatchSizePolicy, Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Kernel, KernelId, Layout,
-    Math, Measurement,
+    Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, KernelId, Layout, Math, Measurement,
 };
 use std::{
     env, fs,
@@ -307,24 +306,22 @@ fn database(folder: &tempfile::TempDir) -> [(&'static str, &str); 2] {
     [FOUR_MIB, ("UCUDNN_DATABASE", folder.path().to_str().expect("a path in UTF-8"))]
 }
 
-/// The GPU of the stub, with its cuDNN, as the `microbatch` command names both.
-fn device(segments: &Path) -> DeviceHeader {
-    let gpu = tensor::cuda::CudaDeviceInfo {
-        ordinal: 0,
-        name: "Stub GPU".to_owned(),
-        compute_capability: [9, 0],
-        multiprocessors: 132,
-        clock_mhz: 1980,
-        memory_clock_mhz: 3201,
-        memory_bytes: 80 << 30,
-    };
-    let known = Database::new(segments).devices().expect("a database");
-    let [version] = known.iter().map(|known| &known.table.device.library_version).collect::<Vec<_>>()[..]
-    else {
-        panic!("{} devices", known.len())
-    };
-    assert!(version.starts_with("cuDNN 9.19.2 with engines and cuBLAS, CUDA 13.1, driver "), "{version}");
-    DeviceHeader { name: gpu.to_string(), library_version: version.clone(), ..DeviceHeader::default() }
+/// What a database has of the stub's GPU, and of no other.
+fn kept(database: &Path) -> CostTable {
+    let entries =
+        |folder: &Path| fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let of_gpu: Vec<PathBuf> = entries(database).collect();
+    let [of_gpu] = &of_gpu[..] else { panic!("{of_gpu:?}") };
+    let segment = fs::read_to_string(entries(of_gpu).next().expect("a segment")).expect("a segment");
+    let device = CostTable::from_json_lines(&segment).expect("a cost table").device;
+    let version = "cuDNN 9.19.2 by its legacy API, ";
+    assert!(
+        device.name == "Stub GPU with 80 GiB" && device.library_version.starts_with(version),
+        "{device:?}"
+    );
+    let known = Database::new(database).read(&device).expect("a database");
+    assert_eq!(known.warning, None);
+    known.table
 }
 
 /// The stub's convolution in the planner's words.
@@ -344,61 +341,51 @@ fn what_one_process_has_measured_the_next_one_knows() {
     assert_eq!(stub.passes("known below", &[("UCUDNN_DEFAULT_WORKSPACE_LIMIT", "8MiB"), named]), "");
     assert_eq!(stub.passes("known", &database), "");
 
-    let known = Database::new(folder.path()).read(&device(folder.path())).expect("a database");
-    assert_eq!(known.warning, None);
+    let table = kept(folder.path());
     for op in ConvOp::ALL {
-        let rows = known.table.measurements(&kernel(op), 8).expect("what was measured");
+        let rows = table.measurements(&kernel(op), 8).expect("what was measured");
         let [slow, fast] = rows else { panic!("{rows:?}") };
         let names = [slow, fast].map(|row| row.algorithm.as_str());
         assert!(matches!(names, ["IMPLICIT_GEMM" | "ALGO_0", "FFT_TILING"]), "{names:?}");
         assert_eq!((slow.workspace, fast.workspace), (Bytes(0), Bytes::mib(8)));
         assert!((slow.time_ms - 8.0).abs() < 1e-4 && (fast.time_ms - 0.9).abs() < 1e-4, "{rows:?}");
-        assert_eq!((slow.max_error, slow.deterministic), (1e-6, op == ConvOp::Forward));
+        assert_eq!(slow.deterministic, op == ConvOp::Forward);
     }
-    // Engines were not measured: the command does not take these for everything there is.
-    let kernels = ConvOp::ALL.map(|op| Kernel { name: String::new(), id: kernel(op), mini_batch: 16 });
-    assert_eq!(known.table.missing(&kernels, BatchSizePolicy::PowerOfTwo).len(), 3 * 5);
 }
 
 #[test]
-fn what_the_command_has_measured_is_planned_with() {
+fn measurements_of_another_gpu_or_version_or_in_another_workspace_are_not_planned_with() {
     let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
     stub.passes("measured", &database(&folder));
-    let device = device(folder.path());
-
-    let folder = tempfile::tempdir().expect("a folder");
-    let row = |algorithm: &str, micro_batch, time_ms, mebibytes| Measurement {
-        algorithm: algorithm.into(),
-        micro_batch,
-        time_ms,
-        shared_ms: 0.0,
-        workspace: Bytes::mib(mebibytes),
-        max_error: 1e-6,
-        deterministic: true,
+    let table = kept(folder.path());
+    let elsewhere = |change: &dyn Fn(&mut DeviceHeader)| {
+        let mut table = table.clone();
+        change(&mut table.device);
+        table
     };
-    let mut table = CostTable::new(device);
-    for (size, rows) in [
-        (1, vec![]),
-        (2, vec![row("ENG1", 2, 0.001, 0), row("FFT_TILING", 2, 0.1, 2)]),
-        (4, vec![row("FFT_TILING", 4, 0.3, 4)]),
-        // cuDNN asks for 8 MiB today.
-        (8, vec![row("FFT_TILING", 8, 0.1, 1)]),
-        (16, vec![row("IMPLICIT_GEMM", 16, 16.0, 0)]),
-    ] {
-        table.insert(kernel(ConvOp::Forward), size, rows).expect("measurements");
+    let mut in_more = CostTable::new(table.device.clone());
+    for (id, size, rows) in table.iter() {
+        let more = |row: &Measurement| Measurement { workspace: row.workspace + Bytes(1), ..row.clone() };
+        in_more.insert(*id, size, rows.iter().map(more).collect()).expect("measurements");
     }
-    Database::new(folder.path()).add(&table).expect("a database");
-    assert_eq!(stub.passes("complete", &database(&folder)), "");
+    for other in [
+        elsewhere(&|device| device.name += " more"),
+        elsewhere(&|device| device.library_version = device.library_version.replace("9.19.2", "9.19.1")),
+        elsewhere(&|device| device.library_version += ".1"),
+        in_more,
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        Database::new(folder.path()).add(&other).expect("a database");
+        assert_eq!(stub.passes("measured", &database(&folder)), "");
+    }
 }
 
 #[test]
-fn where_the_command_runs_other_algorithms_measurements_are_not_among_its_own() {
+fn convolutions_channels_last_are_kept_too() {
     let (stub, folder) = (Stub::new(), tempfile::tempdir().expect("a folder"));
     stub.passes("measured channels last", &database(&folder));
     stub.passes("known channels last", &database(&folder));
-    let known = Database::new(folder.path()).devices().expect("a database");
-    let [known] = &known[..] else { panic!("{known:?}") };
-    assert!(known.table.device.library_version.contains("cuDNN 9.19.2 by its legacy API, "), "{known:?}");
+    assert!(kept(folder.path()).iter().all(|(id, ..)| id.layout == Layout::Nhwc));
 }
 
 #[test]
@@ -438,5 +425,5 @@ fn measurements_are_in_the_users_cache_unless_there_is_to_be_no_database() {
     assert!(fs::read_dir(folder.path()).expect("a folder").next().is_none());
     stub.passes("measured", &[FOUR_MIB, cache, ("UCUDNN_DATABASE", "")]);
     stub.passes("known", &[FOUR_MIB, cache, ("UCUDNN_DATABASE", "")]);
-    device(&folder.path().join("microbatch/measurements"));
+    kept(&folder.path().join("microbatch/measurements"));
 }

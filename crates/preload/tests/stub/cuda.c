@@ -11,11 +11,6 @@ size_t stub_bytes;
 int cuCtxGetDevice(int *device) { return *device = stub_device, 0; }
 int cuDeviceGetName(char *name, int len, int device) { return strncpy(name, "Stub GPU", len), 0; }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = (size_t)80 << 30, 0; }
-int cuDriverGetVersion(int *version) { return *version = 13010, 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) {
-    *value = attribute == 16 ? 132 : attribute == 13 ? 1980000 : attribute == 36 ? 3201000 : 0;
-    return *value == 0;
-}
 int cuStreamGetId(void *stream, size_t *number) { return *number = (size_t)stream, 0; }
 int cuStreamIsCapturing(void *stream, int *state) { return *state = stub_capturing, 0; }
 

@@ -389,7 +389,6 @@ int run(const char *scenario) {
     }
     if (!strcmp(scenario, "known channels last")) database(FORWARD, NHWC, 4, 0, 4);
     if (!strcmp(scenario, "measured channels last")) database(FORWARD, NHWC, 4, 1, 4);
-    if (!strcmp(scenario, "complete")) database(FORWARD, NCHW, 2, 0, 2);
     if (!strcmp(scenario, "foreign")) foreign();
     if (!strcmp(scenario, "worth")) worth();
     if (!strncmp(scenario, "limits", 6)) limits(scenario + 6);
