@@ -81,7 +81,7 @@ pub enum Command {
     Plan(PlanArgs),
     /// Find AccUDNN's largest mini-batch in a budget of device memory, and the learning rate for it
     Tune(TuneArgs),
-    /// Measure the convolutions of a net for later, and look after what was measured
+    /// Measure the convolutions of a net for later, or take in what was measured elsewhere
     #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
     /// Draw the figures of the µ-cuDNN papers, of a recorded GPU or of this machine
@@ -337,14 +337,10 @@ pub struct ProfileArgs {
     /// Date to write into the table's header
     #[arg(long, value_name = "DATE", default_value = "", requires = "out", help_heading = "Cost tables")]
     pub date: String,
-    /// Take these cost tables into the database, and make one file of all that it has of each device
-    #[arg(long, value_name = "FILE", num_args = 0.., help_heading = "Cost tables",
+    /// Take these cost tables into the database, and measure nothing
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Cost tables",
           conflicts_with_all = OF_MEASURING)]
-    pub merge: Option<Vec<PathBuf>>,
-    /// Write all that the database has, one cost table for each device, into this folder
-    #[arg(long, value_name = "FOLDER", help_heading = "Cost tables", conflicts_with = "merge",
-          conflicts_with_all = OF_MEASURING)]
-    pub export: Option<PathBuf>,
+    pub merge: Vec<PathBuf>,
     /// Who measures, and where measurements are kept.
     #[command(flatten)]
     pub measuring: MeasuringArgs,

@@ -8,12 +8,11 @@ use super::{
 };
 use crate::{Console, Error, args::ProfileArgs, progress::ProfileBar, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
-use files::{database::Database, try_writing};
+use files::try_writing;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 use tensor::Device;
@@ -33,12 +32,13 @@ struct Report {
     out: Option<PathBuf>,
 }
 
-/// Measures what a policy needs of a net's convolutions, or others, for later runs; or looks after what was measured.
+/// Measures what a policy needs of a net's convolutions, or others, for later runs; or takes in what was measured
+/// elsewhere.
 pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let records = args.measuring.records()?;
-    if args.merge.is_some() || args.export.is_some() {
-        return look_after(args, &records, &mut console);
+    if !args.merge.is_empty() {
+        return merge(&args.merge, &records, &mut console);
     }
     if args.policy == BatchSizePolicy::Adaptive {
         return Err(usage!(
@@ -125,43 +125,15 @@ fn measure(
     Ok((planning.table.clone(), report))
 }
 
-/// Merges tables into the database, or writes what it has.
-fn look_after(args: &ProfileArgs, records: &Records, console: &mut Console) -> Result<(), Error> {
+/// Takes cost tables into the database.
+fn merge(files: &[PathBuf], records: &Records, console: &mut Console) -> Result<(), Error> {
     let Some(database) = &records.database else {
-        return Err(usage!("--merge and --export need a database, and there is none"));
+        return Err(usage!("--merge needs a database, and there is none"));
     };
-    if let Some(files) = &args.merge {
-        merge(database, files, console)?;
-    }
-    if let Some(folder) = &args.export {
-        export(database, folder, console)?;
-    }
-    Ok(())
-}
-
-fn merge(database: &Database, files: &[PathBuf], console: &mut Console) -> Result<(), Error> {
     // All are read before anything is written.
     let tables: Vec<CostTable> = files.iter().map(|file| read_table(file)).collect::<Result<_, _>>()?;
     tables.iter().try_for_each(|table| database.add(table))?;
-    let (before, after) = database.compact()?;
-    console.text(format!("{} segments merged into {after}, in {}", before, database.folder().display()))?;
-    console.object(&serde_json::json!({ "command": "profile", "segments_before": before, "segments": after }))
-}
-
-fn export(database: &Database, folder: &Path, console: &mut Console) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(|source| refused(folder, source))?;
-    let mut files = Vec::new();
-    for known in database.devices()? {
-        known.warning.iter().for_each(|warning| console.warn(warning));
-        let file = folder.join(format!("{}.jsonl", files::database::folder_name(&known.table.device)));
-        write(&file, known.table.to_json_lines().into_bytes())?;
-        console.text(format!(
-            "{}: {} (kernel, micro-batch) pairs of {}",
-            file.display(),
-            known.table.len(),
-            known.table.device.name
-        ))?;
-        files.push(file);
-    }
-    console.object(&serde_json::json!({ "command": "profile", "files": files }))
+    let pairs: usize = tables.iter().map(CostTable::len).sum();
+    console.text(format!("{pairs} (kernel, micro-batch) pairs added to {}", database.folder().display()))?;
+    console.object(&serde_json::json!({ "command": "profile", "merged": pairs }))
 }

@@ -19,7 +19,7 @@ fn the_manual_has_a_page_for_the_command_and_for_each_subcommand() {
     for part in [".TH microbatch 1", "Exit codes", "microbatch\\-plan(1)"] {
         assert!(page.contains(part), "{part:?} is missing in:\n{page}");
     }
-    for (command, part) in [("time", "\\-\\-compare"), ("plan", "\\-\\-explain"), ("profile", "\\-\\-export")]
+    for (command, part) in [("time", "\\-\\-compare"), ("plan", "\\-\\-explain"), ("profile", "\\-\\-merge")]
     {
         let page = folder.succeed(&format!("man {command}"));
         assert!(page.contains(&format!(".TH microbatch-{command} 1")) && page.contains(part), "{page}");

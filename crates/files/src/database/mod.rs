@@ -4,28 +4,40 @@
 //! measurements/
 //!   intel-xeon-processor-2-3f1d.../        one folder for each device, library version and number of threads
 //!     01795203661228441000-9d1c....jsonl   one segment for each run that measured something: a cost table
-//!     01795....jsonl.unreadable            segments with unreadable lines, put aside when segments are merged
 //! ```
 //!
 //! Any number of processes, on any number of machines, may read and write at once, over network file systems too, where
 //! appending to a shared file is not safe: no process writes to a file that another one can see. A segment is written
 //! under a name of its own and then renamed, which every file system does at once or not at all. Readers join all
-//! segments; of two measurements of one kernel and size the later counts. Segments are merged only on demand
-//! ([`Database::compact`]), and what cannot be read is never thrown away.
+//! segments; of two measurements of one kernel and size the later counts. What cannot be read stays as it is.
 
-mod segment;
 #[cfg(test)]
 mod tests;
 
-use crate::{digest::fnv1a, remove_abandoned, try_writing, write_atomically};
-use planner::{CostTable, DeviceHeader, MergeError};
-use segment::{Segment, fresh_name, list, segments};
+use crate::{digest::fnv1a, random, read_regular, remove_abandoned, try_writing, write_atomically};
+use planner::{CostTable, DeviceHeader};
 use std::{
-    env, fs, io,
+    env,
+    fmt::Display,
+    fs, io,
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-pub use segment::DatabaseError;
+/// A database that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("the measurement database cannot {action} {}: {source}", path.display())]
+pub struct DatabaseError {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl DatabaseError {
+    fn at<'p>(action: &'static str, path: &'p Path) -> impl FnOnce(io::Error) -> Self + 'p {
+        move |source| Self { action, path: path.to_owned(), source }
+    }
+}
 
 /// A folder of cost tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +89,30 @@ impl Database {
     /// When the folder cannot be listed. Files that cannot be read, and lines that make no sense, are no error: they
     /// are skipped, and the warning says so.
     pub fn read(&self, device: &DeviceHeader) -> Result<Known, DatabaseError> {
-        read_folder(&self.folder_of(device), device)
+        let (mut table, mut unreadable) = (CostTable::new(device.clone()), Vec::new());
+        for path in segments(&self.folder_of(device))? {
+            let mut complain =
+                |reason: &dyn Display| unreadable.push(format!("{}: {reason}", path.display()));
+            match read_regular(&path) {
+                Err(error) => complain(&error),
+                // Bytes that are no text spoil their line only.
+                Ok(bytes) => match CostTable::from_json_lines_lenient(&String::from_utf8_lossy(&bytes)) {
+                    Err(error) => complain(&error),
+                    Ok((segment, skipped)) => {
+                        skipped.iter().for_each(|error| complain(error));
+                        table.merge(segment).unwrap_or_else(|error| complain(&error));
+                    }
+                },
+            }
+        }
+        let warning = unreadable.first().map(|first| {
+            let places = if unreadable.len() == 1 { "place" } else { "places" };
+            format!(
+                "the measurement database cannot be read in {} {places}, which are left as they are: {first}",
+                unreadable.len()
+            )
+        });
+        Ok(Known { table, warning })
     }
 
     /// Adds the measurements of `table`, as a segment of their own; nothing if there are none. Removes what writers
@@ -109,104 +144,30 @@ impl Database {
         Ok(folder)
     }
 
-    /// Makes one segment of all that each device has. Segments with lines that cannot be read are kept under another
-    /// name. Those that others add meanwhile stay, and so do files that cannot be read at all. Returns how many
-    /// segments there were, and how many there are.
-    ///
-    /// # Errors
-    /// When files cannot be read or written; nothing is lost then, as segments go only when their contents stand
-    /// elsewhere.
-    pub fn compact(&self) -> Result<(usize, usize), DatabaseError> {
-        let (mut before, mut after) = (0, 0);
-        for folder in list(&self.folder, |path| path.is_dir())? {
-            let (of_folder, _) = segments(&folder)?;
-            before += of_folder.len();
-            after += compact_folder(&of_folder)?;
-        }
-        Ok((before, after))
-    }
-
-    /// The table of every device, with a warning each.
-    ///
-    /// # Errors
-    /// When files cannot be read.
-    pub fn devices(&self) -> Result<Vec<Known>, DatabaseError> {
-        let mut devices = Vec::new();
-        for folder in list(&self.folder, |path| path.is_dir())? {
-            let (segments, _) = segments(&folder)?;
-            let headers = segments.into_iter().filter_map(|segment| Some(segment.table?.device));
-            if let Some(device) = headers.last() {
-                devices.push(read_folder(&folder, &device)?);
-            }
-        }
-        Ok(devices)
-    }
-
     fn folder_of(&self, device: &DeviceHeader) -> PathBuf {
         self.folder.join(folder_name(device))
     }
 }
 
-/// Everything that `folder` has of `device`.
-fn read_folder(folder: &Path, device: &DeviceHeader) -> Result<Known, DatabaseError> {
-    let mut table = CostTable::new(device.clone());
-    let (segments, mut unreadable) = segments(folder)?;
-    for segment in segments {
-        unreadable.extend(segment.complaints());
-        let merged: Option<Result<(), MergeError>> = segment.table.map(|other| table.merge(other));
-        if let Some(Err(error)) = merged {
-            unreadable.push(format!("{}: {error}", segment.path.display()));
-        }
-    }
-    let warning = unreadable.first().map(|first| {
-        let places = if unreadable.len() == 1 { "place" } else { "places" };
-        format!(
-            "the measurement database cannot be read in {} {places}, which are left as they are: {first}",
-            unreadable.len()
-        )
-    });
-    Ok(Known { table, warning })
-}
-
-/// Writes what `segments` have into as few files as possible, then removes them. Returns how many there are now.
-fn compact_folder(segments: &[Segment]) -> Result<usize, DatabaseError> {
-    let is_clean = segments.iter().all(|segment| segment.skipped.is_empty() && segment.table.is_some());
-    if segments.len() < 2 && is_clean {
-        return Ok(segments.len());
-    }
-    let mut tables: Vec<(CostTable, PathBuf)> = Vec::new();
-    for segment in segments {
-        let Some(other) = &segment.table else { continue };
-        // A folder has one device, unless a file was copied into it.
-        let device = folder_name(&other.device);
-        match tables.iter_mut().find(|(table, _)| folder_name(&table.device) == device) {
-            Some((table, newest)) => {
-                table.merge(other.clone()).expect("measurements of one device");
-                newest.clone_from(&segment.path);
-            }
-            None => tables.push((other.clone(), segment.path.clone())),
-        }
-    }
-    for (table, newest) in &tables {
-        // As old as the newest of its parts: what others add meanwhile is newer.
-        write(&segment::successor(newest), &table.to_json_lines())?;
-    }
-    segments.iter().try_for_each(retire)?;
-    Ok(tables.len())
-}
-
-/// Takes a segment away whose measurements stand elsewhere; under another name if there is more to it than those.
-fn retire(segment: &Segment) -> Result<(), DatabaseError> {
-    let path = &segment.path;
-    let retired = match segment.skipped.is_empty() {
-        true => fs::remove_file(path),
-        false => fs::rename(path, path.with_extension("jsonl.unreadable")),
+/// The segments in `folder`, the oldest first; none if there is no such folder. Hidden files are being written.
+fn segments(folder: &Path) -> Result<Vec<PathBuf>, DatabaseError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
     };
-    match retired {
-        // Gone already: another process compacts, too, and has written the same.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        retired => retired.map_err(DatabaseError::at("retire", path)),
-    }
+    let mut paths: Vec<PathBuf> = entries.map_err(DatabaseError::at("read", folder))?;
+    paths.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".jsonl") && !name.starts_with('.')
+    });
+    paths.sort();
+    Ok(paths)
+}
+
+/// A unique name, later in order than those chosen before.
+fn fresh_name() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("{now:020}-{:016x}.jsonl", random())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {

@@ -1,4 +1,4 @@
-//! The database on real files: several writers, broken lines, merging.
+//! The database on real files: several writers, broken lines.
 
 use super::*;
 use planner::{Bytes, ConvOp, ConvShape, Dtype, KernelId, Layout, Math, Measurement};
@@ -81,15 +81,20 @@ fn broken_lines_are_skipped_with_one_warning_and_never_lost() {
     assert_eq!(known.table.len(), 5);
     let warning = known.warning.unwrap();
     assert!(warning.contains("in 3 places") && warning.contains("line 5"), "{warning}");
+    database.add(&table(&cpu, 6..7, 5.0)).unwrap();
+    assert_eq!(fs::read(&damaged).unwrap(), contents, "what cannot be read stays as it is");
+}
 
-    assert_eq!(database.compact().unwrap(), (3, 1));
+/// Earlier versions merged segments, and put those with unreadable lines aside.
+#[test]
+fn what_earlier_versions_put_aside_is_not_read() {
+    let (_folder, database) = open();
+    let cpu = device("a CPU");
+    database.add(&table(&cpu, 1..4, 5.0)).unwrap();
+    let merged = files(&database, &cpu).remove(0);
+    fs::write(merged.with_extension("jsonl.unreadable"), "half a li").unwrap();
     let known = database.read(&cpu).unwrap();
-    assert_eq!((known.table.len(), known.warning), (5, None));
-    let kept = files(&database, &cpu);
-    let kept: Vec<_> = kept.iter().filter(|path| path.extension().unwrap() == "unreadable").collect();
-    assert_eq!(kept.len(), 2);
-    assert!(kept.iter().any(|path| fs::read(path).unwrap() == contents));
-    assert_eq!(database.compact().unwrap(), (1, 1), "what is clean stays");
+    assert_eq!((known.table.len(), known.warning), (3, None));
 }
 
 /// What is no file, or cannot be read, costs nothing but itself; reading a pipe would take for ever.
@@ -114,12 +119,6 @@ fn a_file_that_cannot_be_read_takes_no_other_with_it() {
         warning.contains("in 5 places") && warning.ends_with("a.jsonl: it is not a regular file"),
         "{warning}"
     );
-    let (_, unread) = segments(&of_cpu).unwrap();
-    assert!(unread[1].ends_with("b.jsonl is a link to nothing"), "{}", unread[1]);
-
-    assert_eq!(database.compact().unwrap(), (2, 1));
-    assert_eq!(database.devices().unwrap()[0].table.len(), 5);
-    assert_eq!(files(&database, &cpu).len(), 6, "the five that are left as they are, and the merged one");
 }
 
 #[test]
@@ -152,7 +151,7 @@ fn what_dead_writers_left_half_written_is_removed() {
 }
 
 #[test]
-fn writers_readers_and_mergers_do_not_disturb_each_other() {
+fn writers_and_readers_do_not_disturb_each_other() {
     const WRITERS: u32 = 4;
     const EACH: u32 = 20;
     let (_folder, database) = open();
@@ -168,32 +167,11 @@ fn writers_readers_and_mergers_do_not_disturb_each_other() {
                     let known = database.read(cpu).unwrap();
                     assert_eq!(known.warning, None, "nobody sees half a segment");
                     assert!((1 + writer * EACH..=own).all(|k| known.table.measurements(&id(k), 4).is_some()));
-                    if index % 5 == writer % 5 {
-                        database.compact().unwrap();
-                    }
                 }
             });
         }
     });
     assert_eq!(database.read(&cpu).unwrap().table.len(), (1 + WRITERS * EACH) as usize);
-    database.compact().unwrap();
-    assert_eq!(files(&database, &cpu).len(), 1);
-    assert_eq!(database.devices().unwrap().len(), 1);
-}
-
-#[test]
-fn a_merged_segment_is_older_than_what_comes_after_it() {
-    let (_folder, database) = open();
-    let cpu = device("a CPU");
-    database.add(&table(&cpu, 1..3, 1.0)).unwrap();
-    let (before, _) = segments(&database.folder_of(&cpu)).unwrap();
-    database.add(&table(&cpu, [1], 2.0)).unwrap();
-    // Somebody who had listed the folder before that measurement merges now.
-    let newest = &before[0].path;
-    let merged = before[0].table.clone().unwrap();
-    write(&segment::successor(newest), &merged.to_json_lines()).unwrap();
-    let known = database.read(&cpu).unwrap().table;
-    assert_eq!(known.measurements(&id(1), 4).unwrap()[0].time_ms, 2.0);
 }
 
 #[test]
@@ -224,14 +202,9 @@ proptest! {
             contents.splice(at..(at + bytes.len()).min(contents.len()), bytes);
         }
         fs::write(&segment, &contents).unwrap();
-        let known = database.read(&cpu).unwrap();
-        database.compact().unwrap();
-        prop_assert_eq!(&database.read(&cpu).unwrap().table, &known.table);
-        if known.warning.is_some() && segment.with_extension("jsonl.unreadable").exists() {
-            prop_assert_eq!(fs::read(segment.with_extension("jsonl.unreadable")).unwrap(), contents);
-        }
-        let _ = database.devices().unwrap();
+        database.read(&cpu).unwrap();
         database.add(&table(&cpu, 7..8, 1.0)).unwrap();
         prop_assert!(database.read(&cpu).unwrap().table.measurements(&id(7), 4).is_some());
+        prop_assert_eq!(fs::read(segment).unwrap(), contents);
     }
 }
