@@ -102,10 +102,8 @@ fn an_explanation_has_fronts_prices_and_a_curve() {
             assert!(workspaces.windows(2).all(|pair| pair[0] < pair[1]));
             assert_eq!(kernel["front"].as_array().unwrap().len(), times.len());
             assert!(kernel["chosen"].as_u64().unwrap() < times.len() as u64);
-            let rejected = &kernel["fastest_rejected"];
-            if rejected.is_object() {
-                let sum = kernel["available"].as_u64().unwrap() + rejected["lacking"].as_u64().unwrap();
-                assert_eq!(sum, rejected["micro"]["workspace"].as_u64().unwrap());
+            if let Some(lacking) = kernel["explanation"]["LacksWorkspace"]["lacking"].as_f64() {
+                assert_eq!(kernel["available"].as_f64().unwrap() + lacking, workspaces[workspaces.len() - 1]);
             }
         }
         let (limits, times) =
@@ -124,7 +122,7 @@ fn an_explanation_has_fronts_prices_and_a_curve() {
         let said = folder.succeed(&recorded(&format!("--batch 256 --explain {policy}")));
         for part in [
             "chosen",
-            "rejected: ",
+            "x faster but lacks ",
             "more workspace would save nothing",
             "this plan's limit is here",
             "smallest feasible limit",

@@ -6,8 +6,8 @@ use crate::{
     table::Table,
 };
 use planner::{
-    Bytes, Configuration, CostTable, Curve, DesirableSet, Fronts, Kernel, Measurement, Plan, PlanError,
-    PlannedKernel, Rejected,
+    Bytes, Configuration, CostTable, Curve, DesirableSet, Explanation, Fronts, Kernel, Plan, PlanError,
+    PlannedKernel,
 };
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt};
@@ -47,9 +47,8 @@ pub struct KernelExplanation {
     pub costs: Curve,
     /// Which of them the plan has.
     pub chosen: Option<usize>,
-    /// The micro-configuration with the least time per sample among those that need more workspace, if it is faster
-    /// than what was chosen.
-    pub fastest_rejected: Option<Rejected>,
+    /// Why it did not get the fastest: how many bytes that lacks.
+    pub explanation: Explanation,
     /// Milliseconds that each MiB more could save at best; `null` where nothing fits.
     pub price_ms_per_mib: f64,
 }
@@ -66,9 +65,7 @@ impl ExplainReport {
         let smallest = fronts.smallest_limit(policy);
         let explained = std::iter::zip(&plan.kernels, fronts.iter());
         Ok(Self {
-            kernels: explained
-                .map(|(planned, (_, front))| KernelExplanation::new(plan, planned, front, table))
-                .collect(),
+            kernels: explained.map(|(planned, (_, front))| KernelExplanation::new(planned, front)).collect(),
             of: "limit",
             limit,
             curve: fronts.curve(policy),
@@ -94,14 +91,14 @@ impl ExplainReport {
 }
 
 impl KernelExplanation {
-    fn new(plan: &Plan, planned: &PlannedKernel, front: &DesirableSet, table: &CostTable) -> Self {
+    fn new(planned: &PlannedKernel, front: &DesirableSet) -> Self {
         let costs = front.curve();
         Self {
             kernel: planned.kernel.clone(),
             available: planned.available,
             chosen: front.iter().position(|configuration| *configuration == planned.configuration),
             front: front.clone(),
-            fastest_rejected: planned.fastest_rejected(table, &plan.options),
+            explanation: planned.explanation.clone(),
             price_ms_per_mib: costs.price_ms_per_mib(planned.available),
             costs,
         }
@@ -141,15 +138,7 @@ impl fmt::Display for KernelExplanation {
         let (shape, mini_batch) = (kernel.id.shape, kernel.mini_batch);
         writeln!(f, "{kernel}: {shape}, mini-batch {mini_batch}, up to {available} of workspace")?;
         writeln!(f, "{}", front_table(&self.front, self.chosen))?;
-        match &self.fastest_rejected {
-            Some(Rejected { micro, lacking }) => {
-                let Measurement { algorithm, micro_batch, .. } = micro;
-                let [takes, each] = [micro.time_ms, micro.time_per_sample_ms()].map(ms);
-                let what = format!("{algorithm} at {micro_batch} takes {takes} ms ({each} a sample)");
-                writeln!(f, "  rejected: {what} and lacks {lacking}")?;
-            }
-            None => writeln!(f, "  rejected: nothing that is faster")?,
-        }
+        writeln!(f, "  {}", self.explanation)?;
         write!(f, "  {}", price(self.price_ms_per_mib))
     }
 }

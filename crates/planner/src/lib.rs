@@ -68,8 +68,7 @@ mod model;
 mod table;
 
 pub use choose::{
-    Curve, DivisionReport, Explanation, Fronts, Plan, PlanError, PlanOptions, PlannedKernel, Rejected,
-    desirable_set,
+    Curve, DivisionReport, Explanation, Fronts, Plan, PlanError, PlanOptions, PlannedKernel, desirable_set,
 };
 pub use divide::{Division, Headroom, divide_exact, divide_ilp, plan};
 pub use measure::{

@@ -1,6 +1,6 @@
 //! Why a kernel did not get something faster.
 
-use crate::model::{Bytes, Configuration, Measurement, faster};
+use crate::model::{Bytes, Configuration, faster};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -47,13 +47,4 @@ impl fmt::Display for Explanation {
         let decimals = if *speedup < 2.0 { 2 } else { 1 };
         f.pad(&format!("{what} is {speedup:.decimals$}x faster but lacks {lacking}"))
     }
-}
-
-/// A micro-configuration that would serve a kernel better and needs more workspace than it can have.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rejected {
-    /// The micro-configuration.
-    pub micro: Measurement,
-    /// How much more it needs.
-    pub lacking: Bytes,
 }

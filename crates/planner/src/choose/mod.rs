@@ -12,7 +12,7 @@ mod wr;
 pub use curve::Curve;
 pub use dp::desirable_set;
 pub use error::PlanError;
-pub use explain::{Explanation, Rejected};
+pub use explain::Explanation;
 pub use fronts::Fronts;
 pub use options::PlanOptions;
 pub use plan::{DivisionReport, Plan, PlannedKernel};

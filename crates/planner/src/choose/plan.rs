@@ -1,14 +1,7 @@
 //! What a plan says.
 
-use super::{
-    explain::{Explanation, Rejected},
-    fronts::Front,
-    options::PlanOptions,
-};
-use crate::{
-    model::{Bytes, Configuration, ConvOp, Kernel, Measurement, WorkspacePolicy, faster},
-    table::CostTable,
-};
+use super::{explain::Explanation, fronts::Front, options::PlanOptions};
+use crate::model::{Bytes, Configuration, ConvOp, Kernel, Measurement, WorkspacePolicy};
 use serde::{Deserialize, Serialize};
 
 /// What one kernel got.
@@ -57,23 +50,6 @@ impl PlannedKernel {
     /// Planned time of all its micro-batches.
     pub fn time_ms(&self) -> f64 {
         self.configuration.time_ms()
-    }
-
-    /// Of the micro-configurations that need more workspace than the kernel could have had the one with the least time
-    /// per sample, if it is faster than the chosen configuration by that measure.
-    pub fn fastest_rejected(&self, table: &CostTable, options: &PlanOptions) -> Option<Rejected> {
-        let sizes = options.batch_size_policy.sizes(self.kernel.mini_batch).into_iter();
-        let rows = sizes.flat_map(|size| table.measurements(&self.kernel.id, size).unwrap_or_default());
-        let too_large = |row: &&Measurement| row.workspace > self.available && options.admits(row);
-        let per_sample = |row: &&Measurement| row.time_per_sample_ms();
-        let fastest = rows
-            .filter(too_large)
-            .min_by(|a, b| per_sample(a).total_cmp(&per_sample(b)).then(a.workspace.cmp(&b.workspace)))?;
-        let chosen_ms = self.time_ms() / f64::from(self.kernel.mini_batch);
-        faster(fastest.time_per_sample_ms(), chosen_ms).then(|| Rejected {
-            micro: fastest.clone(),
-            lacking: fastest.workspace.saturating_sub(self.available),
-        })
     }
 
     /// How many times faster than undivided it is, if it can run undivided. Under WD a kernel may lose (below 1) what

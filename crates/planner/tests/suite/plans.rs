@@ -96,19 +96,20 @@ fn every_kernel_may_have_a_limit_of_its_own() {
 }
 
 #[test]
-fn the_fastest_that_was_rejected_is_named_with_what_it_lacked() {
+fn the_fastest_that_was_not_chosen_is_named_with_what_it_lacked() {
     let (kernels, table) = two_layers();
     let at = |limit| {
-        let options = PlanOptions { limit, ..PlanOptions::default() };
-        let plan = plan(&kernels[..1], &table, &options).unwrap();
-        plan.kernels[0].fastest_rejected(&table, &options)
+        let plan = plan(&kernels[..1], &table, &PlanOptions { limit, ..PlanOptions::default() }).unwrap();
+        plan.kernels[0].explanation.clone()
+    };
+    let lacking = |limit| match at(limit) {
+        Explanation::LacksWorkspace { configuration, lacking, .. } => (configuration.to_string(), lacking),
+        Explanation::FastestMeasured => panic!("there is something faster"),
     };
     // FFT_TILING needs 1 MiB for each sample and spreads its millisecond over them.
-    let rejected = at(Bytes::mib(64)).unwrap();
-    assert_eq!((rejected.micro.algorithm.as_str(), rejected.micro.micro_batch), ("FFT_TILING", 128));
-    assert_eq!(rejected.lacking, Bytes::mib(64));
-    assert_eq!(at(Bytes::mib(127)).unwrap().lacking, Bytes::mib(1));
-    assert_eq!(at(Bytes::mib(128)), None);
+    assert_eq!(lacking(Bytes::mib(64)), ("128 FFT_TILING".to_owned(), Bytes::mib(64)));
+    assert_eq!(lacking(Bytes::mib(127)), ("128 FFT_TILING".to_owned(), Bytes::mib(1)));
+    assert_eq!(at(Bytes::mib(128)), Explanation::FastestMeasured);
 }
 
 #[test]
