@@ -1,7 +1,7 @@
 //! How far something long has come: a bar on stderr where that is a terminal, elsewhere a line every few seconds.
 
 use crate::console::complain;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use planner::Progress;
 use std::{
     ops::Deref,
@@ -19,11 +19,12 @@ pub(crate) struct Bar {
     _until: Option<Sender<()>>,
 }
 
-/// A bar for so many steps. `what` says what they are, in the bar's own words.
+/// A bar for so many steps, which goes when it is dropped. `what` says what they are, in the bar's own words.
 pub(crate) fn bar(steps: u64, what: &'static str) -> Bar {
     let style = ProgressStyle::with_template("{prefix:>9} {bar:32} {pos}/{len} {elapsed}, {eta} left {msg}");
     // indicatif's default target is stderr, and draws nothing if that is not a terminal.
     let bar = ProgressBar::new(steps).with_style(style.expect("a valid template")).with_prefix(what);
+    let bar = bar.with_finish(ProgressFinish::AndClear);
     let until = bar.is_hidden().then(|| {
         let (until, ended) = channel();
         let bar = bar.clone();
@@ -52,26 +53,21 @@ impl Deref for Bar {
     }
 }
 
-/// A line that says what is done, for work of unknown length.
+/// A line that says what is done, for work of unknown length; it goes when it is dropped.
 pub(crate) fn busy(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("a valid template");
     let busy = ProgressBar::new_spinner().with_style(style).with_message(what);
+    let busy = busy.with_finish(ProgressFinish::AndClear);
     busy.enable_steady_tick(Duration::from_millis(200));
     busy
 }
 
-/// A bar that follows the measuring of kernels.
-#[derive(Default)]
-pub(crate) struct ProfileBar(Option<Bar>);
-
-impl ProfileBar {
-    /// Moves the bar to `progress`.
-    pub(crate) fn show(&mut self, progress: Progress<'_>) {
-        let Some((kernel, micro_batch)) = progress.next else {
-            self.0.take().iter().for_each(|bar| bar.finish_and_clear());
-            return;
-        };
-        let bar = self.0.get_or_insert_with(|| bar(progress.total as u64, "measuring"));
+/// What follows the measuring of kernels with a bar.
+pub(crate) fn measuring() -> impl FnMut(Progress<'_>) {
+    let mut shown = None;
+    move |progress| {
+        let Some((kernel, micro_batch)) = progress.next else { return shown = None };
+        let bar = shown.get_or_insert_with(|| bar(progress.total as u64, "measuring"));
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(format!("{kernel} at {micro_batch}"));

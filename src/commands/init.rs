@@ -93,7 +93,6 @@ fn look(args: &InitArgs) -> Result<Survey, Error> {
         bar.set_length(files as u64);
         bar.inc(1);
     });
-    bar.finish_and_clear();
     survey.map_err(|error| Error::Refused(error.to_string()))
 }
 

@@ -5,7 +5,7 @@ use crate::{
     Console, Error,
     args::{MeasuringArgs, PlanningArgs, RunArgs},
     device::DeviceReport,
-    progress::{self, ProfileBar},
+    progress,
     report::shown,
     stop::stop,
     tables::{RecordedDevice, is_of_gpu},
@@ -126,8 +126,7 @@ impl Origin {
             let mut times = Vec::new();
             for &format in &formats {
                 let kernels = in_format(kernels.clone(), format, self.math);
-                let mut bar = ProfileBar::default();
-                self.planning.complete(&kernels, &options, |progress| bar.show(progress))?;
+                self.planning.complete(&kernels, &options, progress::measuring())?;
                 times.push(self.plan(&kernels, None, &options)?.time_ms);
             }
             self.planning.warnings.iter().for_each(|warning| console.warn(warning));
@@ -162,9 +161,8 @@ impl Origin {
         options: &PlanOptions,
         console: &mut Console,
     ) -> Result<(), Error> {
-        let mut bar = ProfileBar::default();
         let warned = self.planning.warnings.len();
-        let result = self.planning.complete(kernels, options, |progress| bar.show(progress));
+        let result = self.planning.complete(kernels, options, progress::measuring());
         self.planning.warnings[warned..].iter().for_each(|warning| console.warn(warning));
         self.planning.take_unstored().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
@@ -207,12 +205,8 @@ impl Origin {
         options: &PlanOptions,
     ) -> Result<Plan, Error> {
         let is_slow = options.workspace_policy == WorkspacePolicy::Wd && options.wd_solver == WdSolver::Ilp;
-        let busy = is_slow.then(|| progress::busy("solving the integer linear programme of wd"));
-        let planned = self.planning.plan(kernels, limits, options);
-        if let Some(busy) = busy {
-            busy.finish_and_clear();
-        }
-        planned.map_err(|error| self.explain(error))
+        let _busy = is_slow.then(|| progress::busy("solving the integer linear programme of wd"));
+        self.planning.plan(kernels, limits, options).map_err(|error| self.explain(error))
     }
 
     /// An error with what this origin has to do with it.

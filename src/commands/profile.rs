@@ -6,7 +6,7 @@ use super::{
     origin::in_format,
     plan::{convolutions, largest, shape_kernels},
 };
-use crate::{Console, Error, args::ProfileArgs, progress::ProfileBar, stop::stop, tables::read_table};
+use crate::{Console, Error, args::ProfileArgs, progress, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
 use files::try_writing;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
@@ -101,8 +101,8 @@ fn measure(
     let device = planning.table.device.clone();
     console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
     console.text(format!("  device      {}, {}", device.name, device.library_version))?;
-    let (start, mut bar) = (Instant::now(), ProfileBar::default());
-    let result = planning.profile_sizes(kernels, args.policy, |progress| bar.show(progress));
+    let start = Instant::now();
+    let result = planning.profile_sizes(kernels, args.policy, progress::measuring());
     planning.warnings.iter().for_each(|warning| console.warn(warning));
     result?;
     if let Some(error) = planning.take_unstored() {

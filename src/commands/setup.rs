@@ -349,7 +349,7 @@ pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> 
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     });
-    bar.finish_and_clear();
+    drop(bar);
     let Verified { kernels, different, worst } = verified?;
     match worst {
         Some((distance, name)) => console.text(format!(

@@ -139,6 +139,5 @@ fn mean_outputs(
         bar.inc(1);
         Ok::<(), Error>(())
     });
-    bar.finish_and_clear();
     Ok((tested?, confusion))
 }

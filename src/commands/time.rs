@@ -112,9 +112,8 @@ fn measure(session: &mut Session, run: NetRun, args: &TimeArgs) -> Result<time::
     let positions = run.nets()[0].positions().map(|(layer, position)| (layer.to_owned(), position));
     let positions: Vec<(String, u64)> = positions.collect();
     let bar = session.group.leads().then(|| progress::bar(args.iterations as u64, "timing"));
-    let result = time::time(run, args.iterations, args.seed, |_, _| bar.iter().for_each(|bar| bar.inc(1)));
-    bar.iter().for_each(|bar| bar.finish_and_clear());
-    let (report, mut net) = result?;
+    let step = |_, _| bar.iter().for_each(|bar| bar.inc(1));
+    let (report, mut net) = time::time(run, args.iterations, args.seed, step)?;
     positions.iter().for_each(|(layer, position)| net.set_position(layer, *position));
     session.nets.push(net);
     Ok(report)

@@ -121,7 +121,7 @@ impl Training<'_> {
         let _listening = self.stop.listen();
         let result = self.iterate();
         let result = result.or_else(|error| self.leave(error));
-        self.meter.finish();
+        self.meter.bar.finish_and_clear();
         result.map(|()| self.summary())
     }
 
@@ -155,10 +155,8 @@ impl Training<'_> {
     fn show(&mut self, step: StepReport) -> Result<(), Error> {
         let is_displayed = every(self.solver.spec().display, step.iteration);
         let epoch = self.solver.epoch();
-        let outputs = match is_displayed || self.meter.is_seen() {
-            true => self.solver.outputs()?,
-            false => Vec::new(),
-        };
+        let is_seen = is_displayed || !self.meter.bar.is_hidden();
+        let outputs = if is_seen { self.solver.outputs()? } else { Vec::new() };
         self.meter.show(&step, epoch, &outputs);
         if is_displayed {
             let (images_per_s, seconds) = (self.meter.images_per_s(), self.meter.seconds_of_iterations());
@@ -236,8 +234,8 @@ impl Training<'_> {
     /// Runs all tests and prints their outputs; says whether it got to the end.
     fn test(&mut self) -> Result<bool, Error> {
         for net in 0..self.solver.spec().tests.len() {
-            let (solver, stop) = (&mut self.solver, &self.stop);
-            let Some(outputs) = self.meter.pause(|| solver.test_unless(net, stop))? else { return Ok(false) };
+            self.meter.bar.set_message("testing");
+            let Some(outputs) = self.solver.test_unless(net, &self.stop)? else { return Ok(false) };
             let (iteration, seconds) = (self.solver.iteration(), self.meter.seconds_of_iterations());
             let lines = TestLines { iteration, seconds, net, outputs };
             self.say(&lines)?;
@@ -279,7 +277,7 @@ impl Training<'_> {
         let loss = test.outputs.iter().map(TestOutput::loss).sum();
         let train = self.report.steps.last().map_or(f64::NAN, |line| line.step.smoothed_loss);
         if let Some(hint) = self.averages.hint(test.iteration, train, loss) {
-            self.meter.suspend(|| complain(&format!("hint: {hint}")));
+            self.meter.bar.suspend(|| complain(&format!("hint: {hint}")));
         }
     }
 
@@ -302,7 +300,7 @@ impl Training<'_> {
         for iteration in old {
             written.remove(&iteration);
             if let Err(error) = place.remove(iteration) {
-                self.meter.suspend(|| complain(&format!("warning: {error}")));
+                self.meter.bar.suspend(|| complain(&format!("warning: {error}")));
             }
         }
         Ok(())
@@ -310,7 +308,7 @@ impl Training<'_> {
 
     fn say(&mut self, line: &impl std::fmt::Display) -> Result<(), Error> {
         let console = &mut *self.console;
-        self.meter.suspend(|| console.text(line))
+        self.meter.bar.suspend(|| console.text(line))
     }
 
     fn summary(&self) -> TrainSummary {

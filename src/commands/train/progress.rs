@@ -6,7 +6,7 @@ use trainer::solver::{StepReport, TestOutput};
 
 /// Measures the speed of iterations; tests and output are left out.
 pub(super) struct Meter {
-    bar: Bar,
+    pub(super) bar: Bar,
     images_per_iteration: usize,
     /// What it takes, in words.
     memory: String,
@@ -36,11 +36,6 @@ impl Meter {
             *time += start.elapsed();
         }
         result
-    }
-
-    /// Whether anybody sees what it shows.
-    pub(super) fn is_seen(&self) -> bool {
-        !self.bar.is_hidden()
     }
 
     /// Shows an iteration on the bar, with the net's other outputs.
@@ -79,21 +74,5 @@ impl Meter {
     /// Seconds since the start, tests and all.
     pub(super) fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
-    }
-
-    /// Does something that may print, with the bar out of the way.
-    pub(super) fn suspend<T>(&self, body: impl FnOnce() -> T) -> T {
-        self.bar.suspend(body)
-    }
-
-    /// Does something that takes long and is no iteration.
-    pub(super) fn pause<T>(&self, body: impl FnOnce() -> T) -> T {
-        self.bar.set_message("testing");
-        body()
-    }
-
-    /// Removes the bar.
-    pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
     }
 }
