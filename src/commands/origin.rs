@@ -13,8 +13,8 @@ use crate::{
 use cudnn_layers::conv::{ProfileOptions, format, geometry, kernel_id};
 use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
-    BatchSizePolicy, Bytes, CostTable, Dtype, Estimator, Kernel, Math, Plan, PlanError, PlanOptions,
-    WdSolver, WorkspacePolicy,
+    Bytes, Dtype, Estimator, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy,
+    measured_pairs,
 };
 use std::path::Path;
 use tensor::{Cpu, Device, Format};
@@ -180,12 +180,11 @@ impl Origin {
             return self.estimate.iter().try_for_each(|estimate| console.text(estimate));
         }
         result?;
-        let known = usable(&self.planning.table, kernels, options.batch_size_policy);
-        let known = known.saturating_sub(measured);
+        let (usable, _) = measured_pairs(&self.planning.table, kernels, options.batch_size_policy);
         let Records { database, benchmark_devices, .. } = &self.planning.records;
         let report = self.profiling.insert(ProfilingReport {
             measured,
-            known,
+            known: usable.saturating_sub(measured),
             seconds: self.planning.profiling.as_secs_f64(),
             database: database.as_ref().map(|database| database.folder().display().to_string()),
             devices: benchmark_devices.len().max(1),
@@ -219,17 +218,6 @@ impl Origin {
             false => NetError::Plan(error).into(),
         }
     }
-}
-
-/// How many pairs of kernel and size that a plan of `kernels` under `policy` may use are in `table`.
-fn usable(table: &CostTable, kernels: &[Kernel], policy: BatchSizePolicy) -> usize {
-    let policy = match policy {
-        // It uses whatever is there.
-        BatchSizePolicy::Adaptive => BatchSizePolicy::All,
-        policy => policy,
-    };
-    let pairs = CostTable::default().missing(kernels, policy);
-    pairs.iter().filter(|(kernel, size)| table.measurements(&kernel.id, *size).is_some()).count()
 }
 
 /// The same kernels with this arithmetic, which is no choice in BF16.

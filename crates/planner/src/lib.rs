@@ -73,7 +73,7 @@ pub use choose::{
 pub use divide::{Division, Headroom, divide_exact, divide_ilp, plan};
 pub use measure::{
     Coverage, Done, EstimateError, Estimator, Noise, ProfileError, Profiler, ProfilerError, Progress,
-    Request, RequestError, coverage, profile, repeat,
+    Request, RequestError, coverage, measured_pairs, profile, repeat,
 };
 pub use model::{
     ARENA_ALIGNMENT, Algorithm, BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, Cost, DesirableSet,

@@ -7,7 +7,7 @@
 //! the measured one, the sizes that make it so are measured.
 
 use super::{
-    coverage::share_of_all,
+    coverage::measured_pairs,
     estimate::{Estimate, largest, plan},
     measuring::{Measuring, ProfileError},
 };
@@ -34,7 +34,7 @@ pub(crate) fn measure_likely(
     options: &PlanOptions,
 ) -> Result<(), ProfileError> {
     let start = measuring.table().missing(kernels, BatchSizePolicy::Adaptive);
-    let (known, all) = share_of_all(measuring.table(), kernels);
+    let (known, all) = measured_pairs(measuring.table(), kernels, BatchSizePolicy::All);
     let affordable = ((SHARE * all as f64) as usize).saturating_sub(known);
     measuring.expect(affordable.max(start.len()));
     measuring.measure(&start)?;

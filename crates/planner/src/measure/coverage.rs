@@ -40,14 +40,16 @@ impl Coverage {
 pub fn coverage(table: &CostTable, kernels: &[Kernel], options: &PlanOptions) -> Coverage {
     let all_sizes = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..options.clone() };
     let least = Estimate::Least.complete(table, kernels, options);
-    let (measured, all) = share_of_all(table, kernels);
+    let (measured, all) = measured_pairs(table, kernels, BatchSizePolicy::All);
     let time_ms = |table: &CostTable, options| plan(kernels, table, options).ok().map(|plan| plan.time_ms);
     Coverage { measured, all, time_ms: time_ms(table, options), lower_bound_ms: time_ms(&least, &all_sizes) }
 }
 
-/// How many pairs of distinct kernel and size are measured, and how many `all` measures.
-pub(crate) fn share_of_all(table: &CostTable, kernels: &[Kernel]) -> (usize, usize) {
-    let all = CostTable::default().missing(kernels, BatchSizePolicy::All);
+/// How many pairs of distinct kernel and size that a plan under `policy` may use are measured, and how many there are;
+/// under `adaptive` it may use all.
+pub fn measured_pairs(table: &CostTable, kernels: &[Kernel], policy: BatchSizePolicy) -> (usize, usize) {
+    let policy = if policy == BatchSizePolicy::Adaptive { BatchSizePolicy::All } else { policy };
+    let all = CostTable::default().missing(kernels, policy);
     let measured =
         all.iter().filter(|(kernel, size)| table.measurements(&kernel.id, *size).is_some()).count();
     (measured, all.len())

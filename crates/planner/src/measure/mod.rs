@@ -9,7 +9,7 @@ mod profile;
 mod profiler;
 mod repeat;
 
-pub use coverage::{Coverage, coverage};
+pub use coverage::{Coverage, coverage, measured_pairs};
 pub use estimator::{EstimateError, Estimator};
 pub use measuring::{ProfileError, Progress};
 pub use profile::profile;
