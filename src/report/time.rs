@@ -1,8 +1,7 @@
 //! What `time` measured: Caffe's lines in Caffe's words, then what they leave out.
 
 use figures::{
-    Comparison, KernelReport, MemoryEstimate, PlanReport, Ratio, ScheduleReport, deviation, layer_table,
-    six_digits,
+    Comparison, MemoryEstimate, PlanReport, Ratio, ScheduleReport, deviation, layer_table, six_digits,
 };
 use memory::LayerMemory;
 use planner::{Bytes, Plan};
@@ -123,10 +122,6 @@ impl TimeRun {
                 ),
             );
         }
-        if let Some((kernel, measured_ms)) = self.worst_prediction() {
-            let deviation = deviation(measured_ms, kernel.planned_ms);
-            line("furthest from plan", format!("{}: {deviation}", kernel.name()));
-        }
         let difference = deviation(layers_ms, both_ms);
         line("layers add up to", format!("{layers_ms:.1} ms ({difference} to the average forward-backward)"));
         match fused_relus {
@@ -175,16 +170,6 @@ impl TimeRun {
         lines.join("\n")
     }
 
-    /// The kernel whose measured time differs most from its planned one, among those that matter: a hundredth of all.
-    fn worst_prediction(&self) -> Option<(&KernelReport, f64)> {
-        let matters = |kernel: &&KernelReport| kernel.planned_ms > 0.01 * self.plan.time_ms;
-        let measured =
-            self.plan.kernels.iter().filter(matters).filter_map(|kernel| Some((kernel, kernel.measured_ms?)));
-        let distance =
-            |&(kernel, measured_ms): &(&KernelReport, f64)| (measured_ms / kernel.planned_ms).ln().abs();
-        measured.max_by(|a, b| distance(a).total_cmp(&distance(b)))
-    }
-
     /// This run, undivided, beside one under the `chosen` policy.
     pub(crate) fn compare(&self, chosen: &Self) -> Comparison {
         let total = |name, of: fn(&Self) -> f64| Ratio::new(name, [self, chosen].map(of));
@@ -197,7 +182,6 @@ impl TimeRun {
             total("whole iteration", Self::iteration_ms),
         ];
         totals.retain(|ratio| ratio.name != "update" || chosen.measured.update_ms.is_some());
-        let arenas = [self, chosen].map(|run| run.memory.report.arena);
-        Comparison::new([&self.plan, &chosen.plan], totals, arenas)
+        Comparison::new([&self.plan, &chosen.plan], totals)
     }
 }

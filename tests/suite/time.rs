@@ -107,7 +107,7 @@ fn compare_runs_the_net_undivided_first() {
     );
 
     let text = folder.succeed("time --model net.prototxt --iterations 1 --compare");
-    assert!(text.contains("Comparison, measured in the net: undivided, and powerOfTwo;"), "{text}");
+    assert!(text.contains("Comparison of the two, measured in the net:"), "{text}");
     let error = folder.run("time --model net.prototxt --compare --policy undivided");
     assert_eq!(error.status.code(), Some(2));
 }

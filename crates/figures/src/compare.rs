@@ -5,7 +5,6 @@ use crate::{
     plan::PlanReport,
     table::Table,
 };
-use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
 
@@ -16,12 +15,6 @@ pub struct Comparison {
     pub kernels: Vec<Ratio>,
     /// The kernels' sum, passes, update and whole iteration.
     pub totals: Vec<Ratio>,
-    #[serde(skip)]
-    divisions: Vec<[String; 2]>,
-    #[serde(skip)]
-    policies: String,
-    #[serde(skip)]
-    arenas: [Bytes; 2],
 }
 
 /// A time under both plans.
@@ -44,42 +37,29 @@ impl Ratio {
         Self { name: name.into(), undivided_ms, chosen_ms, speedup }
     }
 
-    fn cells(&self) -> [String; 3] {
-        [ms(self.undivided_ms), ms(self.chosen_ms), times(self.speedup)]
+    fn cells(&self) -> [String; 4] {
+        [self.name.clone(), ms(self.undivided_ms), ms(self.chosen_ms), times(self.speedup)]
     }
 }
 
 impl Comparison {
-    /// Compares the plans of two runs, undivided and as chosen, with `totals` of the runs and the arenas that they
-    /// took.
-    pub fn new([undivided, chosen]: [&PlanReport; 2], totals: Vec<Ratio>, arenas: [Bytes; 2]) -> Self {
-        let pairs = || undivided.kernels.iter().zip(&chosen.kernels);
+    /// Compares the plans of two runs, undivided and as chosen, with `totals` of the runs.
+    pub fn new([undivided, chosen]: [&PlanReport; 2], totals: Vec<Ratio>) -> Self {
         let ratio = |(a, b): (&crate::KernelReport, &crate::KernelReport)| {
             Ratio::new(a.name(), [a, b].map(|kernel| kernel.measured_ms.unwrap_or(0.0)))
         };
-        Self {
-            kernels: pairs().map(ratio).collect(),
-            totals,
-            divisions: pairs().map(|(a, b)| [a, b].map(|kernel| kernel.division.clone())).collect(),
-            policies: chosen.policies(),
-            arenas,
-        }
+        Self { kernels: undivided.kernels.iter().zip(&chosen.kernels).map(ratio).collect(), totals }
     }
 }
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let numbers = [">undivided ms", ">chosen ms", ">faster"];
-        let mut kernels = Table::new(["kernel", "undivided", "chosen"].into_iter().chain(numbers));
-        for (ratio, [undivided, chosen]) in self.kernels.iter().zip(&self.divisions) {
-            kernels.row([&ratio.name, undivided, chosen].into_iter().cloned().chain(ratio.cells()));
-        }
-        let mut totals = Table::new([""].into_iter().chain(numbers));
-        for ratio in &self.totals {
-            totals.row([ratio.name.clone()].into_iter().chain(ratio.cells()));
-        }
-        let Self { policies, arenas: [undivided, chosen], .. } = self;
-        writeln!(f, "Comparison, measured in the net: undivided, and {policies}:")?;
-        write!(f, "{kernels}\n\n{totals}\n\n  arena: {undivided} undivided, {chosen} chosen")
+        let table = |ratios: &[Ratio]| {
+            let mut table = Table::new(["", ">undivided ms", ">chosen ms", ">faster"]);
+            ratios.iter().for_each(|ratio| table.row(ratio.cells()));
+            table
+        };
+        let (kernels, totals) = (table(&self.kernels), table(&self.totals));
+        write!(f, "Comparison of the two, measured in the net:\n{kernels}\n\n{totals}")
     }
 }

@@ -128,7 +128,6 @@ impl fmt::Display for PlanReport {
             write!(f, "  undivided kernels share the same {total}, ")?;
             writeln!(f, "so that one may have more than in the plan, and be faster")?;
         }
-        legend(&self.kernels).map_or(Ok(()), |legend| writeln!(f, "{legend}"))?;
         write!(f, "  total: {}", self.totals())?;
         if let Some(DivisionReport { lower_bound_ms, binaries }) = self.division {
             let solver = match self.options.wd_solver {
@@ -178,17 +177,4 @@ fn explanations(kernels: &[KernelReport]) -> String {
         lines.push(format!("  {fastest} of {} kernels: the fastest measured was chosen", kernels.len()));
     }
     lines.join("\n")
-}
-
-/// What the names in the table mean that do not say it: cuDNN has numbers only for some of its algorithms.
-fn legend(kernels: &[KernelReport]) -> Option<String> {
-    let meanings = [
-        ("ALGO_0", "implicit GEMM, added up atomically (not bit-equal every time)"),
-        ("ALGO_1", "implicit GEMM"),
-        ("ALGO_3", "ALGO_0 with precomputed indices"),
-    ];
-    let texts = || kernels.iter().flat_map(|kernel| [&kernel.division, &kernel.reason]);
-    let used = meanings.iter().filter(|(name, _)| texts().any(|text| text.contains(name)));
-    let lines: Vec<String> = used.map(|(name, meaning)| format!("{name}: {meaning}")).collect();
-    (!lines.is_empty()).then(|| format!("  cuDNN's {}", lines.join("; ")))
 }
