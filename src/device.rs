@@ -19,7 +19,7 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Forma
     let device = match (name, ordinal(name)?) {
         (_, Some(ordinal)) => on_gpu(ordinal)?,
         ("auto", None) if is_gpu(name, threads) => on_gpu(0)?,
-        _ => Device::Cpu(Cpu::try_new(threads.map(check_threads).transpose()?)?),
+        _ => Device::Cpu(Cpu::try_new(threads)?),
     };
     let of_a_gpu = [
         (tf32, "--math tf32", "fp32"),
@@ -78,18 +78,6 @@ fn in_format(cuda: Cuda, format: Format) -> Result<Cuda, Error> {
         ));
     }
     Ok(cuda.with_format(format))
-}
-
-/// Threads that may be set even on a machine that has fewer: results do not depend on their number.
-const THREADS: usize = 256;
-
-/// Refuses so many threads that they would only wait for each other.
-fn check_threads(threads: usize) -> Result<usize, Error> {
-    let most = Cpu::available_threads().max(THREADS);
-    if threads > most {
-        return Err(usage!("--threads {threads} is too many for this machine: at most {most}"));
-    }
-    Ok(threads)
 }
 
 /// Whether `--device` names a GPU: one that [`open`] would open, or one whose measurements are recorded.
@@ -222,8 +210,6 @@ mod tests {
         };
         assert_eq!((cpu("cpu", Some(3)), cpu("auto", Some(2))), (3, 2));
         let refusal = |name, threads, tf32| open(name, threads, tf32, Format::F32).unwrap_err().to_string();
-        let many = Cpu::available_threads().max(THREADS) + 1;
-        assert!(refusal("cpu", Some(many), false).contains("too many for this machine"));
         assert!(refusal("gpu", None, false).contains("\"gpu\""));
         assert!(refusal("cuda:x", None, false).contains("\"cuda:x\""));
         assert!(refusal("cuda:99", None, false).contains("99"));

@@ -29,7 +29,7 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::Phase;
-use values::{batch, convexity, count, drawing, image_shape, link, one_of, op, positive};
+use values::{batch, convexity, count, drawing, image_shape, link, one_of, op, positive, threads};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -135,7 +135,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Threads of the CPU to run on [default: all]
-    #[arg(long, value_name = "N", value_parser = count::<1024>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub threads: Option<usize>,
     /// Arithmetic of matrix products on a GPU: fp32, or tf32 (inputs rounded to 10-bit mantissas)
     #[arg(long, value_name = "MATH", default_value = "fp32",

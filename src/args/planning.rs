@@ -16,14 +16,19 @@ use planner::{BatchSizePolicy, Bytes, PlanOptions, WdSolver, WorkspacePolicy};
 pub struct PlanningArgs {
     /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB; on a CPU in
     /// proportion to the mini-batch, 64MiB for 256 samples, and at least 16MiB]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, group = "limit")]
     pub workspace_limit: Option<Bytes>,
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, group = "limit")]
     pub total_workspace: Option<Bytes>,
     /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
-          conflicts_with_all = ["workspace_limit", "total_workspace"])]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        allow_hyphen_values = true,
+        group = "limit",
+        conflicts_with = "workspace_policy"
+    )]
     pub device_memory: Option<Bytes>,
     /// What decides which feature maps stay on the device: keep, vdnn-all or vdnn-conv (each with :m, kernels of least
     /// workspace, or :p, the fastest), vdnn-dyn, accudnn, or joint, our own [default: joint where not everything fits]
@@ -66,7 +71,6 @@ impl PlanningArgs {
         scaled_to: Option<usize>,
         recorded: Option<&PlanOptions>,
     ) -> Result<PlanOptions, Error> {
-        self.check_budget()?;
         let fresh = PlanOptions { limit: default_limit(scaled_to), ..PlanOptions::default() };
         let defaults = recorded.unwrap_or(&fresh);
         let workspace_policy = self.workspace_policy()?.unwrap_or(defaults.workspace_policy);
@@ -86,17 +90,6 @@ impl PlanningArgs {
             deterministic_only: self.deterministic || defaults.deterministic_only,
             wd_solver: self.wd_solver(workspace_policy)?.or(kept_solver).unwrap_or_default(),
         })
-    }
-
-    /// A budget of memory is one arena that all kernels share.
-    fn check_budget(&self) -> Result<(), Error> {
-        match (self.device_memory, self.workspace_policy) {
-            (Some(budget), Some(policy @ (WorkspacePolicy::Wr | WorkspacePolicy::Wd))) => {
-                let budget = exact(budget);
-                Err(usage!("--device-memory {budget} cannot be combined with --workspace-policy {policy}"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The rule behind the limit of `options` for so many samples, if it is the default.
@@ -127,16 +120,14 @@ impl PlanningArgs {
 
     /// The limit that is chosen under `policy`, else the one that was `kept` from before.
     fn limit(&self, policy: WorkspacePolicy, kept: Option<Bytes>) -> Result<Option<Bytes>, Error> {
-        use WorkspacePolicy::{Wd, Wr, Ws};
-        let [per_kernel, total] = ["--workspace-limit", "--total-workspace"];
-        let useless = match (policy, self.workspace_limit, self.total_workspace.or(self.device_memory)) {
-            (Wr, _, Some(size)) => {
-                Some((total, size, "--workspace-limit limits each kernel, wd and ws take a total"))
-            }
-            (Wd, Some(size), _) => Some((per_kernel, size, "--total-workspace is what wd divides")),
-            (Ws, Some(size), Some(_)) => {
-                Some((per_kernel, size, "--total-workspace already says how large the shared arena is"))
-            }
+        use WorkspacePolicy::{Wd, Wr};
+        let useless = match policy {
+            Wr => self.total_workspace.map(|size| {
+                ("--total-workspace", size, "--workspace-limit limits each kernel, wd and ws take a total")
+            }),
+            Wd => self
+                .workspace_limit
+                .map(|size| ("--workspace-limit", size, "--total-workspace is what wd divides")),
             _ => None,
         };
         if let Some((option, size, instead)) = useless {
@@ -290,13 +281,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_honoured_is_refused_by_name_and_value() {
-        use WorkspacePolicy::{Wd, Wr, Ws};
+        use WorkspacePolicy::{Wd, Wr};
         let none = environment("", "", "");
         for (typed, environment, named) in [
             (args(None, Some(5), Some(Wr)), &none, ["--total-workspace", "5MiB"]),
             (args(Some(5), None, Some(Wd)), &none, ["--workspace-limit", "5MiB"]),
-            (args(Some(5), Some(6), None), &none, ["--workspace-limit", "5MiB"]),
-            (args(Some(5), Some(6), Some(Ws)), &none, ["--workspace-limit", "5MiB"]),
             (args(None, None, Some(Wd)), &none, ["--workspace-policy wd", "--total-workspace"]),
             (args(None, None, None), &environment("pow", "", ""), [POLICY, "'pow'"]),
             (args(None, None, None), &environment("", "x", ""), [LIMIT, "'x'"]),

@@ -25,13 +25,31 @@ fn synthetic_images_may_have_a_size() {
 }
 
 #[test]
+fn there_is_one_limit() {
+    for arguments in [
+        "--workspace-limit 5MiB --total-workspace 6MiB",
+        "--workspace-limit 5MiB --device-memory 6MiB",
+        "--device-memory 6MiB --total-workspace 5MiB",
+        "--device-memory 6MiB --workspace-policy wd",
+    ] {
+        let message = time(arguments).unwrap_err();
+        let options = arguments.split(' ').filter(|word| word.starts_with("--"));
+        assert!(
+            message.contains("cannot be used with") && options.clone().all(|o| message.contains(o)),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn a_bad_value_is_named_with_its_option() {
     for (arguments, option, reason) in [
         ("--batch 0", "--batch", "from 1 to 1000000"),
         ("--batch -1", "--batch", "from 1 to 1000000"),
         ("--batch 1e3", "--batch", "from 1 to 1000000"),
         ("--iterations 0", "--iterations", "from 1 to 1000000"),
-        ("--threads 0", "--threads", "from 1 to 1024"),
+        ("--threads 0", "--threads", "from 1 to"),
+        ("--threads 100000", "--threads", "from 1 to"),
         ("--workspace-limit -1", "--workspace-limit", "negative"),
         ("--workspace-limit 64MB0", "--workspace-limit", "\"MB0\" is no unit"),
         ("--total-workspace -1GiB", "--total-workspace", "negative"),

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
 };
+use tensor::Cpu;
 
 /// Channels, height and width of an image, if given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +75,13 @@ pub(super) fn exact(size: Bytes) -> String {
 /// A whole number from 1 to `MOST`.
 pub(super) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
     number(text, &format!("a whole number from 1 to {MOST}"), |number| (1..=MOST).contains(number))
+}
+
+/// Threads: results do not depend on their number, so that there may be more than this machine has; of many more, most
+/// would only wait.
+pub(super) fn threads(text: &str) -> Result<usize, String> {
+    let most = Cpu::available_threads().max(256);
+    number(text, &format!("a whole number from 1 to {most}"), |threads| (1..=most).contains(threads))
 }
 
 /// A file to draw into.

@@ -1,7 +1,7 @@
 //! What a training says on the way, and at its end.
 
 use super::header::Header;
-use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport, six_digits};
+use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport, Table, six_digits};
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
@@ -70,26 +70,23 @@ const MOST_CLASSES: usize = 16;
 
 /// What each class was taken for: all counts of few classes, of more the share that was recognised, the share that was
 /// right of what was taken for it, and the class that it was mostly mistaken for.
-pub(crate) fn confusion_table(confusion: &Confusion) -> String {
+pub(crate) fn confusion_table(confusion: &Confusion) -> Table {
     let Confusion { names, counts } = confusion;
-    let width = counts.iter().flatten().max().map_or(1, |most| most.to_string().len()).max(2) + 1;
-    let is_whole = counts.len() <= MOST_CLASSES;
+    let shown = if counts.len() <= MOST_CLASSES { counts.len() } else { 0 };
     let class = |class: usize| match names.get(class) {
         Some(name) => format!("{class} {name}"),
         None => class.to_string(),
     };
-    let first = (0..counts.len()).map(|index| class(index).chars().count()).max().unwrap_or(0).max(5);
-    let columns: String =
-        (0..counts.len()).filter(|_| is_whole).map(|class| format!("{class:>width$}")).collect();
-    let mut table = format!("{:first$}{columns}   recall  precision  mostly mistaken for", "class");
+    let columns = ["class".to_owned()].into_iter().chain((0..shown).map(|class| format!(">{class}")));
+    let rest = [">recall", ">precision", "mostly mistaken for"].map(str::to_owned);
+    let mut table = Table::new(columns.chain(rest));
     for (index, row) in counts.iter().enumerate() {
-        let cells: String = row.iter().filter(|_| is_whole).map(|count| format!("{count:>width$}")).collect();
-        let [recall, precision] = confusion.recall_and_precision(index).map(|share| 100.0 * share);
+        let counted = row[..shown].iter().map(ToString::to_string);
+        let shares = confusion.recall_and_precision(index).map(|share| format!("{:.1} %", 100.0 * share));
         let others = row.iter().enumerate().filter(|&(other, &count)| other != index && count > 0);
         let most = others.max_by_key(|&(_, count)| count);
         let mistaken = most.map_or_else(String::new, |(other, count)| format!("{} ({count})", class(other)));
-        let line = format!("{:first$}{cells} {recall:>6.1} % {precision:>8.1} %  {mistaken}", class(index));
-        table += &format!("\n{}", line.trim_end());
+        table.row([class(index)].into_iter().chain(counted).chain(shares).chain([mistaken]));
     }
     table
 }

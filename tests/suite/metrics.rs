@@ -189,7 +189,7 @@ fn the_whole_test_set_is_tested_once_and_every_sample_is_confused_once() {
         }
     }
     let said = folder.succeed(&format!("{test} --confusion"));
-    assert!(said.contains("   recall  precision  mostly mistaken for\n"), "{said}");
+    assert!(said.contains("  recall  precision  mostly mistaken for\n"), "{said}");
     let twice = folder.json(&format!("{test} --epochs 2"));
     assert_eq!(twice["iterations"], (2 * digits.len()).div_ceil(8));
 }

@@ -120,7 +120,7 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
     );
     let test = format!("test --model shapes/net.prototxt --weights {weights} --threads 1 --policy undivided");
     let said = folder.succeed(&format!("{test} --confusion"));
-    for line in ["class             0  1  2   recall", "\n1 square-stripes ", "\n2 triangle-fine "] {
+    for line in ["  class             0  1  2  recall", "\n  1 square-stripes ", "\n  2 triangle-fine "] {
         assert!(said.contains(line), "{line:?} is missing in {said}");
     }
     let report = folder.json(&format!("{test} --confusion"));

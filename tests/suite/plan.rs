@@ -226,11 +226,6 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
         "plan --conv n=2,c=1,h=3,k=1,r=1 --device-memory 1GiB",
         &["--device-memory", "needs a net"],
     );
-    refused(
-        &folder,
-        "plan --model net.prototxt --device-memory 1GiB --workspace-policy wd",
-        &["--device-memory", "wd"],
-    );
 }
 
 #[test]
