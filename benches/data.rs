@@ -10,6 +10,7 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 use tensor::Device;
 use trainer::{
     data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample},
+    group::Share,
     spec::{ColorJitter, HeightWidth, TransformParams},
 };
 
@@ -94,8 +95,9 @@ fn main() {
         };
         row("read and decode alone", pool.install(|| speed(set.len(), read)));
         for (what, params) in &transforms {
+            let (phase, share) = (Phase::Train, Share::default());
             let options =
-                LoaderOptions { shuffle: true, prefetch: 0, ..LoaderOptions::new(MINI_BATCH, Phase::Train) };
+                LoaderOptions { mini_batch: MINI_BATCH, phase, seed: 0, shuffle: true, prefetch: 0, share };
             let mut loader =
                 Loader::new(set.clone(), params, options, &Device::cpu()).expect("options that fit");
             let mut data = vec![0.0; MINI_BATCH * 3 * 224 * 224];

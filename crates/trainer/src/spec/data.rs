@@ -1,7 +1,7 @@
 //! The layers that bring data into a net.
 
 use super::{Filler, HeightWidth, params::params};
-use crate::prototxt::{Reader, Result, choices, defaults};
+use crate::prototxt::{Reader, Result, defaults};
 use std::path::PathBuf;
 
 params! {
@@ -23,11 +23,10 @@ params! {
     ///
     /// Caffe reads a database. Here `source` is a folder with the files of MNIST (IDX, plain or gzip) or of CIFAR-10
     /// (binary); the net's phase decides between the training and the test files.
-    DataParams(params: layer.data_param) ignores [prefetch] {
+    // `backend` names the kind of database that the net was written for.
+    DataParams(params: layer.data_param) ignores [prefetch backend] {
         source: String; "What is read, as written; see [`super::NetSpec::resolve`]"
         batch_size: usize, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
-        backend: DataBackend = DataBackend::LevelDb; "The kind of database that the net was written for"
-        rand_skip: usize = 0; "Skip a random number of samples below this at the start"
         transform: TransformParams { TransformParams { is_rgb: true, ..TransformParams::read(layer, params)? } };
             "What is done to each image"
     }
@@ -37,7 +36,6 @@ params! {
         source: String; "The list, as written; see [`super::NetSpec::resolve`]"
         root_folder: String = String::new(); "Put before each path of the list"
         batch_size: usize = 1, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
-        rand_skip: usize = 0; "Skip a random number of lines below this at the start"
         shuffle: bool = false; "Shuffle the list before each pass over it?"
         new_size: Option<HeightWidth> { new_size(params)? };
             "Height and width that each image is resized to first, if it is"
@@ -101,14 +99,6 @@ impl Default for TransformParams {
             let mut old = layer.message("")?;
             Self::read(layer, &mut old)
         })
-    }
-}
-
-choices! {
-    /// The kind of database in [`DataParams`].
-    pub enum DataBackend {
-        LevelDb = "LEVELDB"; "LevelDB"
-        Lmdb = "LMDB"; "LMDB"
     }
 }
 

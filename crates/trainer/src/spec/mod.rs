@@ -37,8 +37,7 @@ pub use cudnn_layers::{
 pub use tensor::Rounding;
 
 pub use data::{
-    ColorJitter, DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean,
-    TransformParams, of_top,
+    ColorJitter, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
 };
 pub use elementwise::{
     ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, EluParams, FlattenParams, PReluParams,

@@ -38,7 +38,6 @@ impl NetSpec {
             source: String::new(),
             root_folder: String::new(),
             batch_size: mini_batch,
-            rand_skip: 0,
             shuffle: false,
             new_size: transform.new_size,
             is_color,

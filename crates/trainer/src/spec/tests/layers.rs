@@ -2,8 +2,8 @@
 
 use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
-    AccuracyParams, ConcatParams, DataBackend, DropoutParams, EltwiseOperation, EltwiseParams, Filler,
-    FlattenParams, HeightWidth, LayerKind, Mean, Normalization, ReluParams, ReshapeParams, SoftmaxParams,
+    AccuracyParams, ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, Filler, FlattenParams,
+    HeightWidth, LayerKind, Mean, Normalization, ReluParams, ReshapeParams, SoftmaxParams,
     SoftmaxWithLossParams, of_top,
 };
 
@@ -91,7 +91,7 @@ fn data_layers() {
         data_param { source: 'lmdb' batch_size: 8 backend: LMDB prefetch: 4 }
         transform_param { crop_size: 227 mirror: true mean_file: 'mean' scale: 0.5 resize: 256 } }";
     let LayerKind::Data(data) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((data.source.as_str(), data.batch_size, data.backend), ("lmdb", 8, DataBackend::Lmdb));
+    assert_eq!((data.source.as_str(), data.batch_size), ("lmdb", 8));
     let transform = &data.transform;
     assert_eq!((transform.crop_size, transform.mirror, transform.resize), (Some(227), true, Some(256)));
     assert_eq!((&transform.mean, transform.scale), (&Mean::File("mean".into()), 0.5));
@@ -163,7 +163,7 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
             "ImageData",
             "top: 'l' image_data_param { source: 's' new_height: 3 new_width: 4 is_rgb: true }",
             "ImageData(ImageDataParams { source: \"s\", root_folder: \"\", batch_size: 1, \
-             rand_skip: 0, shuffle: false, new_size: Some(HeightWidth { h: 3, w: 4 }), is_color: \
+             shuffle: false, new_size: Some(HeightWidth { h: 3, w: 4 }), is_color: \
              true, transform: TransformParams { resize: None, shorter_side: None, new_size: Some(HeightWidth { h: 3, \
              w: 4 }), is_rgb: true, crop_size: None, mirror: false, mean: Zero, scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
              color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } }, images: [] })",
@@ -171,7 +171,7 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         (
             "Data",
             "data_param { source: 's' batch_size: 2 } transform_param { mean_value: 1 mirror: true }",
-            "Data(DataParams { source: \"s\", batch_size: 2, backend: LevelDb, rand_skip: 0, \
+            "Data(DataParams { source: \"s\", batch_size: 2, \
              transform: TransformParams { resize: None, shorter_side: None, new_size: None, is_rgb: true, crop_size: None, \
              mirror: true, mean: Values([1.0]), scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
              color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } } })",
