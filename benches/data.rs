@@ -11,7 +11,7 @@ use tensor::Device;
 use trainer::{
     data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample},
     group::Share,
-    spec::{ColorJitter, HeightWidth, TransformParams},
+    spec::{ColorJitter, TransformParams},
 };
 
 const FILES: u32 = 64;
@@ -70,7 +70,7 @@ fn main() {
     let transforms = [
         (
             "new_height and new_width 256, crop 224, mirror",
-            TransformParams { new_size: Some(HeightWidth::square(256)), mirror: true, ..crop.clone() },
+            TransformParams { new_size: Some([256; 2]), mirror: true, ..crop.clone() },
         ),
         ("shorter_side 256, crop 224", TransformParams { shorter_side: Some(256), ..crop }),
         ("min_area 0.08 to 224, mirror", random.clone()),

@@ -8,7 +8,7 @@ use super::{
     order::below,
     resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer},
 };
-use crate::spec::{ColorJitter, HeightWidth, Mean, TransformParams};
+use crate::spec::{ColorJitter, Mean, TransformParams};
 use ndarray::Array3;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -266,7 +266,7 @@ fn resized(params: &TransformParams, size: [usize; 2]) -> [usize; 2] {
         (Some(side), ..) => [side; 2],
         // As torchvision rounds.
         (_, Some(side), _) => size.map(|extent| side.saturating_mul(extent) / short),
-        (.., Some(HeightWidth { h, w })) => [h, w],
+        (.., Some(size)) => size,
         _ => size,
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     data::{DataError, Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Synthetic},
     error::BoxError,
     fill::fill,
-    spec::{DataParams, Filler, ImageDataParams, Mean, TransformParams, of_top},
+    spec::{DataParams, Filler, FillerKind, ImageDataParams, Mean, TransformParams, of_top},
 };
 use std::sync::Arc;
 use tensor::{Device, Staging, TensorType, ViewMut};
@@ -45,7 +45,6 @@ impl DataLayer {
     /// The layer for an `image_data_param`.
     pub(super) fn images(place: &Place<'_>, params: &ImageDataParams) -> Result<Self, BoxError> {
         let net = place.net;
-        let size = params.new_size.map(|size| [size.h, size.w]);
         let source = net.resolve(&params.source);
         // No root folder means the current one, as in Caffe, and not the folder of the net.
         let root = Some(&params.root_folder).filter(|root| !root.is_empty()).map(|root| net.resolve(root));
@@ -58,7 +57,7 @@ impl DataLayer {
         let reading = Reading { place, transform, mini_batch, shuffle };
         let shape = || {
             let square = side(transform).map(|side| [side, side]);
-            let shape = size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
+            let shape = params.new_size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
             shape.map_or_else(|| open().map(|set| set.shape()), Ok)
         };
         reading.layer(shape, || Ok(Arc::new(open()?)))
@@ -178,7 +177,7 @@ impl FilledData {
     pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], is_input: bool) -> Self {
         let top = |top| (TensorType::f32(of_top::<Vec<usize>>(shapes, top)), *of_top(fillers, top));
         let tops: Vec<_> = (0..place.layer.tops.len()).map(top).collect();
-        let constant = is_input || tops.iter().all(|(_, filler)| matches!(filler, Filler::Constant { .. }));
+        let constant = is_input || tops.iter().all(|(_, filler)| filler.kind == FillerKind::Constant);
         let staging = tops.iter().map(|_| Staging::default()).collect();
         Self { name: place.layer.name.clone(), tops, constant, seed: place.options.seed, staging }
     }

@@ -2,12 +2,12 @@
 
 use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
-    AccuracyParams, ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, Filler, FlattenParams,
-    HeightWidth, LayerKind, Mean, Normalization, ReluParams, ReshapeParams, SoftmaxParams,
+    AccuracyParams, ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, Filler, FillerKind,
+    FlattenParams, LayerKind, Mean, Normalization, ReluParams, ReshapeParams, SoftmaxParams,
     SoftmaxWithLossParams, of_top,
 };
 
-const ZERO: Filler = Filler::Constant { value: 0.0 };
+const ZERO: Filler = Filler::constant(0.0);
 
 #[test]
 fn every_type_of_the_list_is_known_by_its_name() {
@@ -100,7 +100,7 @@ fn data_layers() {
         image_data_param { source: 'list' new_height: 4 new_width: 5 shuffle: true root_folder: 'r/' }
         transform_param { mean_value: 1 mean_value: 2 mean_value: 3 } }";
     let LayerKind::ImageData(data) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((data.batch_size, data.new_size), (1, Some(HeightWidth { h: 4, w: 5 })));
+    assert_eq!((data.batch_size, data.new_size), (1, Some([4, 5])));
     assert_eq!((data.shuffle, data.is_color, data.root_folder.as_str()), (true, true, "r/"));
     assert_eq!(data.transform.mean, Mean::Values(vec![1.0, 2.0, 3.0]));
     assert_eq!((data.transform.crop_size, data.transform.scale), (None, 1.0));
@@ -109,7 +109,7 @@ fn data_layers() {
         shape { dim: 2 dim: 3 } shape { dim: 2 } data_filler { type: 'gaussian' } } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
     assert_eq!((&of_top(&dummy.shapes, 0)[..], &of_top(&dummy.shapes, 1)[..]), (&[2, 3][..], &[2][..]));
-    assert_eq!(*of_top(&dummy.fillers, 1), Filler::Gaussian { mean: 0.0, std: 1.0 });
+    assert_eq!(*of_top(&dummy.fillers, 1), Filler { kind: FillerKind::Gaussian, ..ZERO });
     let text = "layer { name: 'd' type: 'DummyData' top: 'x'
         dummy_data_param { num: 2 channels: 3 height: 4 width: 5 } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
@@ -156,16 +156,14 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         (
             "DummyData",
             "dummy_data_param { shape { dim: 2 } data_filler { type: 'uniform' } }",
-            "DummyData(DummyDataParams { shapes: [[2]], fillers: [Uniform { min: 0.0, max: 1.0 }] \
-             })",
+            "DummyData(DummyDataParams { shapes: [[2]], fillers: [Filler { kind: Uniform, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }] })",
         ),
         (
             "ImageData",
             "top: 'l' image_data_param { source: 's' new_height: 3 new_width: 4 is_rgb: true }",
             "ImageData(ImageDataParams { source: \"s\", root_folder: \"\", batch_size: 1, \
-             shuffle: false, new_size: Some(HeightWidth { h: 3, w: 4 }), is_color: \
-             true, transform: TransformParams { resize: None, shorter_side: None, new_size: Some(HeightWidth { h: 3, \
-             w: 4 }), is_rgb: true, crop_size: None, mirror: false, mean: Zero, scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
+             shuffle: false, new_size: Some([3, 4]), is_color: \
+             true, transform: TransformParams { resize: None, shorter_side: None, new_size: Some([3, 4]), is_rgb: true, crop_size: None, mirror: false, mean: Zero, scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
              color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } }, images: [] })",
         ),
         (
@@ -179,20 +177,23 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         (
             "Convolution",
             "convolution_param { num_output: 2 kernel_size: 3 weight_filler { type: 'msra' } }",
-            "Convolution(ConvolutionParams { num_output: 2, kernel: HeightWidth { h: 3, w: 3 }, \
-             pad: HeightWidth { h: 0, w: 0 }, stride: HeightWidth { h: 1, w: 1 }, dilation: \
-             HeightWidth { h: 1, w: 1 }, group: 1, bias_term: true, weight_filler: Msra { \
-             variance_norm: FanIn }, bias_filler: Constant { value: 0.0 } })",
+            "Convolution(ConvolutionParams { num_output: 2, kernel: [3, 3], pad: [0, 0], stride: [1, 1], \
+             dilation: [1, 1], group: 1, bias_term: true, weight_filler: Filler { kind: Msra, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, \
+             bias_filler: Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn } })",
         ),
         (
             "InnerProduct",
             "inner_product_param { num_output: 2 }",
             "InnerProduct(InnerProductParams { num_output: 2, bias_term: true, weight_filler: \
-             Constant { value: 0.0 }, bias_filler: Constant { value: 0.0 }, axis: 1, transpose: \
+             Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, bias_filler: Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, axis: 1, transpose: \
              false })",
         ),
         ("ReLU", "", "ReLU(ReluParams { negative_slope: 0.0 })"),
-        ("PReLU", "", "PReLU(PReluParams { filler: Constant { value: 0.25 }, channel_shared: false })"),
+        (
+            "PReLU",
+            "",
+            "PReLU(PReluParams { filler: Filler { kind: Constant, value: 0.25, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, channel_shared: false })",
+        ),
         ("ELU", "", "ELU(EluParams { alpha: 1.0 })"),
         ("Sigmoid", "", "Sigmoid(SigmoidParams)"),
         ("TanH", "", "TanH(TanHParams)"),
@@ -200,8 +201,7 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         (
             "Pooling",
             "pooling_param { pool: AVE kernel_size: 2 }",
-            "Pooling(PoolingParams { method: Average, window: Sliding { kernel: HeightWidth { h: \
-             2, w: 2 }, pad: HeightWidth { h: 0, w: 0 }, stride: HeightWidth { h: 1, w: 1 } }, \
+            "Pooling(PoolingParams { method: Average, window: Some([2, 2]), pad: [0, 0], stride: [1, 1], \
              round_mode: Ceil })",
         ),
         (
@@ -214,14 +214,13 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
             "BatchNorm",
             "batch_norm_param { scale_bias: true }",
             "BatchNorm(BatchNormParams { use_global_stats: None, moving_average_fraction: 0.999, \
-             eps: 1e-5, scale_bias: Some(ScaleBias { scale_filler: Constant { value: 1.0 }, \
-             bias_filler: Constant { value: 0.0 } }) })",
+             eps: 1e-5, scale_bias: Some(ScaleBias { scale_filler: Filler { kind: Constant, value: 1.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, \
+             bias_filler: Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn } }) })",
         ),
         (
             "Scale",
             "",
-            "Scale(ScaleParams { axis: 1, num_axes: 1, bias_term: false, filler: Constant { \
-             value: 1.0 }, bias_filler: Constant { value: 0.0 } })",
+            "Scale(ScaleParams { axis: 1, num_axes: 1, bias_term: false, filler: Filler { kind: Constant, value: 1.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, bias_filler: Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn } })",
         ),
         (
             "Eltwise",
