@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use trainer::{
-    data::{Dataset, ImageRecords, dimensions, is_image},
+    data::{ImageRecords, dimensions, is_image},
     snapshot::Weights,
     solver::best_classes,
     spec::Phase,
@@ -56,8 +56,8 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let images = images(&args.images, &console)?;
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let batch = args.batch.or(spec.mini_batch()).unwrap_or(1).min(images.len());
-    let set = |source: &Path| ImageRecords::open(source, Phase::Test).map_err(|error| error.to_string());
-    let predicting = spec.predicting(&images, batch, |source| Ok(set(source)?.shape()));
+    let shape = |source: &Path| ImageRecords::shape_of(source, Phase::Test).map_err(|e| e.to_string());
+    let predicting = spec.predicting(&images, batch, shape);
     let refused =
         |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));
     let (spec, scores) = predicting.map_err(refused)?;

@@ -59,13 +59,11 @@ impl Dataset for ImageRecords {
     }
 }
 
-impl ImageRecords {
-    /// Opens the `source` of a `Data` layer: a folder with a pair of IDX files for each phase, or with the files of
-    /// CIFAR-10.
-    ///
-    /// # Errors
-    /// The source is something else, such as an LMDB database; a file is unreadable, damaged, truncated or too long.
-    pub fn open(source: &Path, phase: Phase) -> Result<Self, DataError> {
+/// Where a set lies: the images and the labels of IDX, each one file, or the files of CIFAR-10.
+struct Files([Vec<PathBuf>; 3]);
+
+impl Files {
+    fn of(source: &Path, phase: Phase) -> Result<Self, DataError> {
         for (file, database) in [("data.mdb", "LMDB"), ("CURRENT", "LevelDB")] {
             if source.join(file).exists() {
                 let reason = format!(
@@ -74,28 +72,61 @@ impl ImageRecords {
                 return Err(DataError::at(source.display(), reason));
             }
         }
+        let (prefixes, count) = match phase {
+            Phase::Train => (["train-images", "train-labels", "data_batch_"], 5),
+            Phase::Test => (["t10k-images", "t10k-labels", "test_batch"], 1),
+        };
         let entries = sorted_entries(source)?;
-        let named = |prefix: &str| {
+        let files = prefixes.map(|prefix| {
             let is =
                 |path: &&PathBuf| path.file_name().unwrap_or_default().to_string_lossy().starts_with(prefix);
-            entries.iter().filter(is).collect::<Vec<_>>()
-        };
-        let ([images, labels], batch, count) = match phase {
-            Phase::Train => (["train-images", "train-labels"], "data_batch_", 5),
-            Phase::Test => (["t10k-images", "t10k-labels"], "test_batch", 1),
-        };
-        let batches = named(batch);
-        match (named(images).first(), named(labels).first()) {
+            entries.iter().filter(is).cloned().collect::<Vec<_>>()
+        });
+        if files[0].is_empty() && files[2].len() != count {
+            let ([images, _, batches], found) = (prefixes, files[2].len());
+            let reason = format!(
+                "holds neither {images}-idx3-ubyte(.gz) nor CIFAR-10's {batches}* ({count}, of which {found} are there)"
+            );
+            return Err(DataError::at(source.display(), reason));
+        }
+        Ok(Self(files))
+    }
+}
+
+impl ImageRecords {
+    /// Opens the `source` of a `Data` layer: a folder with a pair of IDX files for each phase, or with the files of
+    /// CIFAR-10.
+    ///
+    /// # Errors
+    /// The source is something else, such as an LMDB database; a file is unreadable, damaged, truncated or too long.
+    pub fn open(source: &Path, phase: Phase) -> Result<Self, DataError> {
+        let Files([images, labels, batches]) = Files::of(source, phase)?;
+        match (images.first(), labels.first()) {
             (Some(images), Some(labels)) => Self::idx(images, labels),
-            (None, _) if batches.len() == count => Self::cifar(source, &batches),
-            _ => {
-                let reason = format!(
-                    "holds neither {images}-idx3-ubyte(.gz) with {labels}-idx1-ubyte(.gz) nor CIFAR-10's {batch}* \
-                     ({count}, of which {} are there)",
-                    batches.len()
-                );
-                Err(DataError::at(source.display(), reason))
+            (Some(images), None) => {
+                let labels = if phase == Phase::Train { "train-labels" } else { "t10k-labels" };
+                Err(DataError::at(
+                    images.display(),
+                    format!("there is no {labels}-idx1-ubyte(.gz) beside it"),
+                ))
             }
+            (None, _) => Self::cifar(source, &batches),
+        }
+    }
+
+    /// Channels, height and width of the images of such a source, of which no more is read than a header.
+    ///
+    /// # Errors
+    /// The source is something else, or its header is.
+    pub fn shape_of(source: &Path, phase: Phase) -> Result<[usize; 3], DataError> {
+        let Files([images, ..]) = Files::of(source, phase)?;
+        let Some(images) = images.first() else { return Ok([3, 32, 32]) };
+        let mut file = open_unpacked(images).map_err(DataError::read(images))?;
+        let [_, height, width] = read_header(images, &mut file, 0x803)?;
+        // A header alone is not believed everything.
+        match [height, width].iter().all(|side| (1..=1 << 16).contains(side)) {
+            true => Ok([1, height, width]),
+            false => Err(DataError::at(images.display(), format!("has images of {height}x{width}"))),
         }
     }
 
@@ -114,7 +145,7 @@ impl ImageRecords {
         Ok(Self { pixels, labels: bytes, shape: [1, height, width], classes, source: labels.to_owned() })
     }
 
-    fn cifar(source: &Path, files: &[&PathBuf]) -> Result<Self, DataError> {
+    fn cifar(source: &Path, files: &[PathBuf]) -> Result<Self, DataError> {
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
         for file in files {
             let mut bytes = Vec::new();
@@ -141,12 +172,12 @@ const RECORD_BYTES: usize = 1 + 3 * 32 * 32;
 /// Bytes of the whole set. No header says how many records there are, and gzip packs a thousandfold.
 const MOST_BYTES: u64 = 60_000 * RECORD_BYTES as u64;
 
-/// Reads the `D` dimensions and the elements of an IDX file of bytes, and nothing behind them.
-pub(super) fn read_idx<const D: usize>(
+/// Reads the `D` dimensions of an IDX file of bytes.
+fn read_header<const D: usize>(
     path: &Path,
-    mut file: impl Read,
+    file: &mut impl Read,
     magic: u32,
-) -> Result<([usize; D], Vec<u8>), DataError> {
+) -> Result<[usize; D], DataError> {
     let mut word = || {
         let mut bytes = [0; 4];
         file.read_exact(&mut bytes).map_err(DataError::read(path)).map(|()| u32::from_be_bytes(bytes))
@@ -160,6 +191,16 @@ pub(super) fn read_idx<const D: usize>(
     for dim in &mut dims {
         *dim = word()? as usize;
     }
+    Ok(dims)
+}
+
+/// Reads the dimensions and the elements of an IDX file of bytes, and nothing behind them.
+pub(super) fn read_idx<const D: usize>(
+    path: &Path,
+    mut file: impl Read,
+    magic: u32,
+) -> Result<([usize; D], Vec<u8>), DataError> {
+    let dims = read_header(path, &mut file, magic)?;
     let count = dims.iter().fold(1_u64, |product, &dim| product.saturating_mul(dim as u64));
     let mut elements = Vec::new();
     file.take(count.saturating_add(1)).read_to_end(&mut elements).map_err(DataError::read(path))?;

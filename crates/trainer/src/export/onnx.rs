@@ -5,7 +5,7 @@ use crate::{
     Net, NetError,
     net::graph::{Graph, Node},
     protobuf::Writer,
-    spec::{EltwiseOperation, LayerKind, PoolingMethod, PoolingParams, Region},
+    spec::{Combination, LayerKind, PoolingMethod, PoolingParams, Region},
 };
 use Attribute::{Float, Int, Ints};
 use tensor::{PoolGeometry, TensorType};
@@ -110,12 +110,10 @@ impl<'a> Model<'a> {
             }
             LayerKind::Eltwise(p) => {
                 let name = match &p.operation {
-                    EltwiseOperation::Sum { coefficients } if coefficients.iter().any(|&one| one != 1.0) => {
-                        None
-                    }
-                    EltwiseOperation::Sum { .. } => Some("Add"),
-                    EltwiseOperation::Product => Some("Mul"),
-                    EltwiseOperation::Max => Some("Max"),
+                    Combination::Sum(coefficients) if coefficients.iter().any(|&one| one != 1.0) => None,
+                    Combination::Sum(_) => Some("Add"),
+                    Combination::Product => Some("Mul"),
+                    Combination::Maximum => Some("Max"),
                 }?;
                 // One operator of two inputs after the other.
                 (1..bottoms.len()).fold(x, |before, index| {

@@ -34,12 +34,11 @@ impl DataLayer {
         let (source, phase) = (place.net.resolve(&params.source), place.net.state.phase);
         let &DataParams { ref transform, batch_size: mini_batch, .. } = params;
         let reading = Reading { place, transform, mini_batch, shuffle: false };
-        let open = || ImageRecords::open(&source, phase);
-        let shape = || match (open().map(|set| set.shape()), side(transform)) {
+        let shape = || match (ImageRecords::shape_of(&source, phase), side(transform)) {
             (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
             (found, None) => found,
         };
-        reading.layer(shape, || Ok(Arc::new(open()?)))
+        reading.layer(shape, || Ok(Arc::new(ImageRecords::open(&source, phase)?)))
     }
 
     /// The layer for an `image_data_param`.

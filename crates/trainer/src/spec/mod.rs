@@ -30,6 +30,7 @@ pub(crate) use kind::layer_types;
 
 // Parameters that are the operations' own types.
 pub use cudnn_layers::{
+    eltwise::Combination,
     lrn::Region,
     softmax::Normalization,
     update::{Larc, Method, Regularization},
@@ -40,8 +41,8 @@ pub use data::{
     ColorJitter, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
 };
 pub use elementwise::{
-    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, EluParams, FlattenParams, PReluParams,
-    PowerParams, ReluParams, ReshapeParams, SigmoidParams, SliceParams, TanHParams,
+    ConcatParams, DropoutParams, EltwiseParams, EluParams, FlattenParams, PReluParams, PowerParams,
+    ReluParams, ReshapeParams, SigmoidParams, SliceParams, TanHParams,
 };
 pub use filler::{Filler, FillerKind, VarianceNorm};
 pub use kind::LayerKind;

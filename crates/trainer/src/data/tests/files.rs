@@ -249,3 +249,22 @@ fn synthetic_data_depend_on_seed_and_index_only() {
         assert!(Synthetic::new(shape, classes, len, 0).is_err());
     }
 }
+
+/// Where a header suffices nothing else is looked at: what is cut off behind it, or labels that are not there.
+#[test]
+fn the_shape_of_a_source_is_known_by_its_header() {
+    let shape = |name: &str, bytes: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(name), bytes).unwrap();
+        ImageRecords::shape_of(folder.path(), Phase::Test).map_err(|error| error.to_string())
+    };
+    assert_eq!(ImageRecords::shape_of(&digits(), Phase::Test).unwrap(), [1, 8, 8]);
+    let head = &idx_bytes(0x803, &[9, 5, 7], &[0; 9 * 5 * 7])[..16];
+    assert_eq!(shape("t10k-images", head), Ok([1, 5, 7]));
+    assert_eq!(shape("t10k-images", &gzip(head)), Ok([1, 5, 7]));
+    assert_eq!(shape("test_batch.bin", b""), Ok([3, 32, 32]));
+    for bad in [&idx_bytes(0x803, &[1, u32::MAX, 1], &[]), &head[..9], b"hello"] {
+        assert!(shape("t10k-images", bad).unwrap_err().contains("t10k-images"), "{bad:?}");
+    }
+    assert!(shape("train-images", head).unwrap_err().contains("holds neither t10k-images"));
+}

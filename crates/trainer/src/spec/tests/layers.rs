@@ -2,7 +2,7 @@
 
 use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
-    AccuracyParams, ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, Filler, FillerKind,
+    AccuracyParams, Combination, ConcatParams, DropoutParams, EltwiseParams, Filler, FillerKind,
     FlattenParams, LayerKind, Mean, Normalization, ReluParams, ReshapeParams, SoftmaxParams,
     SoftmaxWithLossParams, of_top,
 };
@@ -45,14 +45,12 @@ fn layers_without_parameters() {
 #[test]
 fn eltwise() {
     let read = |fields: &str| kind("Eltwise", &format!("bottom: 'z' eltwise_param {{ {fields} }}"));
-    let sum = |coefficients| {
-        LayerKind::Eltwise(EltwiseParams { operation: EltwiseOperation::Sum { coefficients } })
-    };
+    let sum = |coefficients| LayerKind::Eltwise(EltwiseParams { operation: Combination::Sum(coefficients) });
     assert_eq!(read(""), sum(vec![]));
     assert_eq!(read("operation: SUM coeff: 1 coeff: -1"), sum(vec![1.0, -1.0]));
-    let max = LayerKind::Eltwise(EltwiseParams { operation: EltwiseOperation::Max });
+    let max = LayerKind::Eltwise(EltwiseParams { operation: Combination::Maximum });
     assert_eq!(read("operation: MAX"), max);
-    let product = LayerKind::Eltwise(EltwiseParams { operation: EltwiseOperation::Product });
+    let product = LayerKind::Eltwise(EltwiseParams { operation: Combination::Product });
     assert_eq!(read("operation: PROD stable_prod_grad: false"), product);
     let error = |fields: &str| layer_error("Eltwise", &format!("bottom: 'z' eltwise_param {{ {fields} }}"));
     assert!(error("coeff: 1").ends_with("coeff is given 1 times for 2 bottoms"));
@@ -225,7 +223,7 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         (
             "Eltwise",
             "bottom: 'z' eltwise_param { coeff: 1 coeff: 2 }",
-            "Eltwise(EltwiseParams { operation: Sum { coefficients: [1.0, 2.0] } })",
+            "Eltwise(EltwiseParams { operation: Sum([1.0, 2.0]) })",
         ),
         ("Concat", "", "Concat(ConcatParams { axis: 1 })"),
         (
