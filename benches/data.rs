@@ -10,7 +10,8 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 use tensor::Device;
 use trainer::{
     data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample},
-    spec::{ColorJitter, HeightWidth, TransformParams},
+    group::Share,
+    spec::{ColorJitter, TransformParams},
 };
 
 const FILES: u32 = 64;
@@ -69,7 +70,7 @@ fn main() {
     let transforms = [
         (
             "new_height and new_width 256, crop 224, mirror",
-            TransformParams { new_size: Some(HeightWidth::square(256)), mirror: true, ..crop.clone() },
+            TransformParams { new_size: Some([256; 2]), mirror: true, ..crop.clone() },
         ),
         ("shorter_side 256, crop 224", TransformParams { shorter_side: Some(256), ..crop }),
         ("min_area 0.08 to 224, mirror", random.clone()),
@@ -94,8 +95,9 @@ fn main() {
         };
         row("read and decode alone", pool.install(|| speed(set.len(), read)));
         for (what, params) in &transforms {
+            let (phase, share) = (Phase::Train, Share::default());
             let options =
-                LoaderOptions { shuffle: true, prefetch: 0, ..LoaderOptions::new(MINI_BATCH, Phase::Train) };
+                LoaderOptions { mini_batch: MINI_BATCH, phase, seed: 0, shuffle: true, prefetch: 0, share };
             let mut loader =
                 Loader::new(set.clone(), params, options, &Device::cpu()).expect("options that fit");
             let mut data = vec![0.0; MINI_BATCH * 3 * 224 * 224];

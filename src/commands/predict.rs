@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use trainer::{
-    data::{dimensions, is_image, source_shape},
+    data::{ImageRecords, dimensions, is_image},
     snapshot::Weights,
     solver::best_classes,
     spec::Phase,
@@ -56,7 +56,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let images = images(&args.images, &console)?;
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let batch = args.batch.or(spec.mini_batch()).unwrap_or(1).min(images.len());
-    let shape = |source: &Path| source_shape(source, Phase::Test).map_err(|error| error.to_string());
+    let shape = |source: &Path| ImageRecords::shape_of(source, Phase::Test).map_err(|e| e.to_string());
     let predicting = spec.predicting(&images, batch, shape);
     let refused =
         |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));

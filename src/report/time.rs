@@ -97,17 +97,8 @@ impl TimeRun {
     }
 
     fn summary(&self) -> String {
-        let TimeReport {
-            layers,
-            fused_relus,
-            fused_sums,
-            update_ms,
-            replayed_ms,
-            copying_ms,
-            stall_ms,
-            gpu_bytes,
-            ..
-        } = &self.measured;
+        let TimeReport { layers, update_ms, replayed_ms, copying_ms, stall_ms, gpu_bytes, .. } =
+            &self.measured;
         let layers_ms: f64 = layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
         let (planned, measured, both_ms) =
             (self.plan.time_ms, self.kernels_measured_ms, self.forward_backward_ms);
@@ -124,14 +115,6 @@ impl TimeRun {
         }
         let difference = deviation(layers_ms, both_ms);
         line("layers add up to", format!("{layers_ms:.1} ms ({difference} to the average forward-backward)"));
-        match fused_relus {
-            0 => {}
-            1 => line("fused", "1 ReLU runs inside the layer before it".to_owned()),
-            count => line("fused", format!("{count} ReLUs run inside the layer before them")),
-        }
-        if *fused_sums > 0 {
-            line("", format!("{fused_sums} sums are part of the batch normalisation before them"));
-        }
         let with_update = update_ms.map_or("", |_| " with the update");
         update_ms.iter().for_each(|update_ms| line("update", format!("{update_ms:.1} ms")));
         let (iteration_ms, images_per_s) = (self.iteration_ms(), self.images_per_s);

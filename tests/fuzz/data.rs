@@ -6,7 +6,8 @@ use crate::{
 };
 use flate2::{Compression, Crc, write::GzEncoder};
 use microbatch::trainer::{
-    data::{Dataset, Idx, ImageData, Loader, LoaderOptions, Phase, Transform, open_source, read_mean},
+    data::{Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Phase, Transform, read_mean},
+    group::Share,
     spec::{ColorJitter, Mean, TransformParams},
 };
 use png::{BitDepth, ColorType};
@@ -89,11 +90,8 @@ fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
     set.check_labels(set.classes(), None)?;
     let random = &mut input.random;
     let phase = *pick(random, &[Phase::Train, Phase::Test]);
-    let options = LoaderOptions {
-        shuffle: one_in(random, 2),
-        prefetch: usize::from(one_in(random, 4)),
-        ..LoaderOptions::new(2, phase)
-    };
+    let (shuffle, prefetch) = (one_in(random, 2), usize::from(one_in(random, 4)));
+    let options = LoaderOptions { mini_batch: 2, phase, seed: 0, shuffle, prefetch, share: Share::default() };
     let mut loader = Loader::new(set, &transform(random), options, &Device::Cpu(Cpu::new(1)))?;
     if one_in(random, 8) {
         loader.set_position(extreme(random).parse().unwrap_or(3).min(1 << 53));
@@ -122,9 +120,7 @@ fn idx() {
             let are_labels = input.bytes.get(3) == Some(&1);
             fs::write(&images, if are_labels { idx_images() } else { input.bytes.to_vec() })?;
             fs::write(&labels, if are_labels { input.bytes.to_vec() } else { idx_labels() })?;
-            let idx = Idx::open(&images, &labels)?;
-            open_source(folder.path(), Phase::Train)?;
-            use_up(Arc::new(idx), input)
+            use_up(Arc::new(ImageRecords::open(folder.path(), Phase::Train)?), input)
         },
     );
 }
@@ -147,11 +143,7 @@ fn cifar() {
         // Nothing says how many records there are: as many as there are in the whole set may be read.
         input.foretold = 60_000 * 3073;
         fs::write(folder.path().join("test_batch.bin"), input.bytes)?;
-        let of_folder = open_source(folder.path(), Phase::Test)?;
-        let of_file = open_source(input.path, Phase::Test)?;
-        assert_eq!(of_folder.len(), of_file.len());
-        drop(of_folder);
-        use_up(of_file, input)
+        use_up(Arc::new(ImageRecords::open(folder.path(), Phase::Test)?), input)
     });
 }
 

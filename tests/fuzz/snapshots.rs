@@ -38,8 +38,12 @@ struct Folder {
 impl Folder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("images"), idx_images()).unwrap();
-        fs::write(folder.path().join("labels"), idx_labels()).unwrap();
+        let images = folder.path().join("images");
+        fs::create_dir(&images).unwrap();
+        for phase in ["train", "t10k"] {
+            fs::write(images.join(format!("{phase}-images")), idx_images()).unwrap();
+            fs::write(images.join(format!("{phase}-labels")), idx_labels()).unwrap();
+        }
         let training = Self { folder };
         let mut random = Random::seed_from_u64(1);
         let mut solver = training.start(&device(&mut random)).unwrap();

@@ -190,7 +190,8 @@ fn damaged_data_is_refused_with_its_file() {
         ),
         ("no IDX at all", vec![("train-images-idx3-ubyte", b"images".to_vec())], "train-images"),
         ("no data", vec![("readme", b"nothing".to_vec())], "set"),
-        ("a truncated CIFAR", vec![("data_batch_1.bin", cifar(1, 5000))], "data_batch_1.bin"),
+        ("a truncated CIFAR", CIFAR_FILES.map(|name| (name, cifar(1, 5000))).to_vec(), "data_batch_1.bin"),
+        ("a CIFAR of one file", vec![("data_batch_1.bin", cifar(1, 3073))], "of which 1 are there"),
         (
             "a label out of range in CIFAR",
             CIFAR_FILES.map(|name| (name, cifar(11, 8 * 3073))).to_vec(),

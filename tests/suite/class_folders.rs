@@ -23,7 +23,7 @@ fn net(folder: &Folder, order: &str) {
     let rest = "
         layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
           convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: 'xavier' } } }
-        layer { name: 'bn' type: 'BatchNorm' bottom: 'conv' top: 'bn' }
+        layer { name: 'bn' type: 'BatchNorm' bottom: 'conv' top: 'bn' batch_norm_param { moving_average_fraction: 0.9 } }
         layer { name: 'ip' type: 'InnerProduct' bottom: 'bn' top: 'ip'
           inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }
         layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";

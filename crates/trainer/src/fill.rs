@@ -1,6 +1,6 @@
 //! First values of parameters.
 
-use crate::spec::{Filler, VarianceNorm};
+use crate::spec::{Filler, FillerKind, VarianceNorm};
 use files::digest::fnv1a;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -10,17 +10,13 @@ use tensor::TensorType;
 /// gets does not depend on what else is in the net.
 pub fn fill(values: &mut [f32], shape: &TensorType, filler: Filler, seed: u64, name: &str) {
     let mut rng = tensor::rng::stream(seed, stream(name));
-    match filler {
-        Filler::Constant { value } => values.fill(value),
-        Filler::Uniform { min, max } => uniform(values, min, max, &mut rng),
-        Filler::Gaussian { mean, std } => gaussian(values, mean, std, &mut rng),
-        Filler::Xavier { variance_norm } => {
-            let bound = (3.0 / fan(shape, variance_norm)).sqrt() as f32;
-            uniform(values, -bound, bound, &mut rng);
-        }
-        Filler::Msra { variance_norm } => {
-            gaussian(values, 0.0, (2.0 / fan(shape, variance_norm)).sqrt() as f32, &mut rng);
-        }
+    let scale = |variance: f64| (variance / fan(shape, filler.variance_norm)).sqrt() as f32;
+    match filler.kind {
+        FillerKind::Constant => values.fill(filler.value),
+        FillerKind::Uniform => uniform(values, filler.min, filler.max, &mut rng),
+        FillerKind::Gaussian => gaussian(values, filler.mean, filler.std, &mut rng),
+        FillerKind::Xavier => uniform(values, -scale(3.0), scale(3.0), &mut rng),
+        FillerKind::Msra => gaussian(values, 0.0, scale(2.0), &mut rng),
     }
 }
 
@@ -77,21 +73,24 @@ mod tests {
     fn distributions_have_their_moments() {
         // 64 filters of 32 x 5 x 5: n is 800 by FAN_IN.
         let (shape, tolerance) = ([64, 32, 5, 5], 0.02);
-        let xavier = filled(Filler::Xavier { variance_norm: VarianceNorm::FanIn }, &shape, "a");
+        let xavier = filled(Filler { kind: FillerKind::Xavier, ..Filler::constant(0.0) }, &shape, "a");
         let bound = (3.0f32 / 800.0).sqrt();
         assert!(xavier.iter().all(|value| value.abs() <= bound));
         assert!((moments(&xavier).1 / (1.0 / 800.0f64).sqrt() - 1.0).abs() < tolerance);
-        let msra = filled(Filler::Msra { variance_norm: VarianceNorm::FanOut }, &shape, "a");
+        let variance_norm = VarianceNorm::FanOut;
+        let msra = Filler { kind: FillerKind::Msra, variance_norm, ..Filler::constant(0.0) };
+        let msra = filled(msra, &shape, "a");
         assert!((moments(&msra).1 / (2.0 / 1600.0f64).sqrt() - 1.0).abs() < tolerance);
-        let (mean, std) = moments(&filled(Filler::Gaussian { mean: 2.0, std: 0.5 }, &shape, "a"));
+        let gaussian = Filler { kind: FillerKind::Gaussian, mean: 2.0, std: 0.5, ..Filler::constant(0.0) };
+        let (mean, std) = moments(&filled(gaussian, &shape, "a"));
         assert!((mean - 2.0).abs() < tolerance && (std / 0.5 - 1.0).abs() < tolerance);
     }
 
     #[test]
     fn a_blob_draws_from_its_own_stream() {
-        let gaussian = Filler::Gaussian { mean: 0.0, std: 1.0 };
+        let gaussian = Filler { kind: FillerKind::Gaussian, ..Filler::constant(0.0) };
         assert_eq!(filled(gaussian, &[7], "conv1.0"), filled(gaussian, &[7], "conv1.0"));
         assert_ne!(filled(gaussian, &[7], "conv1.0"), filled(gaussian, &[7], "conv2.0"));
-        assert_eq!(filled(Filler::Constant { value: 0.1 }, &[3], "b"), [0.1; 3]);
+        assert_eq!(filled(Filler::constant(0.1), &[3], "b"), [0.1; 3]);
     }
 }

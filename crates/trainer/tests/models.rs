@@ -137,7 +137,7 @@ fn convolution_weights(model: &str) -> usize {
         _ => None,
     });
     let weights = |(params, c): (&trainer::spec::ConvolutionParams, usize)| {
-        params.num_output * (c / params.group) * params.kernel.h * params.kernel.w
+        params.num_output * (c / params.group) * params.kernel[0] * params.kernel[1]
     };
     convolutions.zip(input_channels(&net)).map(weights).sum()
 }

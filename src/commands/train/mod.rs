@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use trainer::{
     Group, Solver, Stop, TrainError, host,
     snapshot::SnapshotPlace,
-    solver::{MovingAverages, StepReport, TestOutput},
+    solver::{StepReport, TestOutput},
 };
 
 /// A training under way, and what it has said.
@@ -32,7 +32,6 @@ struct Training<'a> {
     stop: Stop,
     meter: Meter,
     metrics: Metrics,
-    averages: MovingAverages,
     place: Option<SnapshotPlace>,
     /// How many snapshots are kept, and the iterations of this training's.
     keep: (Option<usize>, BTreeSet<u64>),
@@ -69,7 +68,7 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let nothing = |error: Error| error.of_training("nothing was trained");
     Metrics::check(args)?;
     let prepared = prepare(args, notes, at_start, group, &mut console).map_err(nothing)?;
-    let Prepared { solver, report, averages, place, snapshot } = prepared;
+    let Prepared { solver, report, place, snapshot } = prepared;
     let (first, spec) = (solver.iteration(), solver.spec());
     let mut metrics = Metrics::open(args, first, snapshot.as_deref()).map_err(nothing)?;
     metrics.manifest(&report, first, solver.seed()).map_err(nothing)?;
@@ -87,7 +86,6 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
         stop,
         meter,
         metrics,
-        averages,
         place,
         keep: (args.keep, earlier),
         patience: args.patience,
@@ -240,7 +238,6 @@ impl Training<'_> {
             let lines = TestLines { iteration, seconds, net, outputs };
             self.say(&lines)?;
             self.metrics.test(&lines)?;
-            self.explain(&lines);
             self.report.tests.push(lines);
         }
         self.judge()?;
@@ -270,15 +267,6 @@ impl Training<'_> {
             ))?;
         }
         Ok(())
-    }
-
-    /// Says on stderr why a test's loss may be far above that of training.
-    fn explain(&mut self, test: &TestLines) {
-        let loss = test.outputs.iter().map(TestOutput::loss).sum();
-        let train = self.report.steps.last().map_or(f64::NAN, |line| line.step.smoothed_loss);
-        if let Some(hint) = self.averages.hint(test.iteration, train, loss) {
-            self.meter.bar.suspend(|| complain(&format!("hint: {hint}")));
-        }
     }
 
     fn snapshot(&mut self) -> Result<(), Error> {

@@ -21,7 +21,6 @@ use trainer::{
     layers::BuildOptions,
     planning::PlanRecord,
     snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest},
-    solver::MovingAverages,
     spec::{NetSpec, SolverSpec},
 };
 
@@ -35,7 +34,6 @@ struct Resumed {
 pub(super) struct Prepared {
     pub(super) solver: Solver,
     pub(super) report: TrainReport,
-    pub(super) averages: MovingAverages,
     /// As long as this is there, no other training writes snapshots to the same place.
     pub(super) place: Option<SnapshotPlace>,
     /// The solver state that it resumes from.
@@ -109,9 +107,8 @@ pub(super) fn prepare(
     let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;
     if let Some(Resumed { state, .. }) = &resumed {
-        let changes = training.changes_since(nets, state);
-        notes.push(changes.plan_note(recorded.plans.first().and_then(Option::as_ref), &plan_origin));
-        notes.extend(changes.note());
+        let plan = recorded.plans.first().and_then(Option::as_ref);
+        notes.extend(training.resume_notes(nets, state, (plan, &plan_origin)));
     }
     notes.push(format!("seed {}", training.seed()));
     notes.extend(ranks_note(group.share(), &nets[0]));
@@ -142,11 +139,11 @@ pub(super) fn prepare(
     if let Some(snapshot) = &snapshot {
         solver.restore(snapshot)?;
     }
-    let (averages, snapshot) = (MovingAverages::of(&net), snapshot.map(|path| path.display().to_string()));
+    let snapshot = snapshot.map(|path| path.display().to_string());
     let (steps, tests, summary) = (Vec::new(), Vec::new(), None);
     let report =
         TrainReport { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
-    Ok(Prepared { solver, report, averages, place, snapshot })
+    Ok(Prepared { solver, report, place, snapshot })
 }
 
 /// The solver file, with what the command line says in its place.

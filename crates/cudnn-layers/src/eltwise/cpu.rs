@@ -7,17 +7,18 @@ use tensor::{Cpu, Out, View, ViewMut};
 /// Elements that stay in the first-level cache while the inputs are gone through.
 const BLOCK: usize = 2048;
 
-pub(super) fn forward(cpu: &Cpu, how: Combination<'_>, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
+pub(super) fn forward(cpu: &Cpu, how: &Combination, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
     let inputs: Vec<&[f32]> = inputs.iter().map(View::host).collect();
     inlined!(for_each_element_run(cpu, [y.into_host()]), |range, [y]| {
         for (start, y) in range.step_by(BLOCK).zip(y.chunks_mut(BLOCK)) {
             for (index, input) in inputs.iter().enumerate() {
                 let relu = relu && index + 1 == inputs.len();
                 let elements = y.iter_mut().zip(&input[start..]);
+                let a = if let Combination::Sum(factors) = how { factors[index] } else { 1.0 };
                 match (how, index) {
-                    (Combination::Sum(a), 0) => elements.for_each(|(y, &x)| *y = rectified(relu, a[0] * x)),
-                    (Combination::Sum(a), _) => {
-                        elements.for_each(|(y, &x)| *y = rectified(relu, *y + a[index] * x));
+                    (Combination::Sum(_), 0) => elements.for_each(|(y, &x)| *y = rectified(relu, a * x)),
+                    (Combination::Sum(_), _) => {
+                        elements.for_each(|(y, &x)| *y = rectified(relu, *y + a * x));
                     }
                     (_, 0) => elements.for_each(|(y, &x)| *y = x),
                     (Combination::Product, _) => elements.for_each(|(y, &x)| *y *= x),
@@ -38,7 +39,7 @@ fn wins(index: usize, x: f32, best: f32) -> bool {
 
 pub(super) fn backward(
     cpu: &Cpu,
-    how: Combination<'_>,
+    how: &Combination,
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
@@ -49,7 +50,10 @@ pub(super) fn backward(
     inlined!(for_each_element_run(cpu, [dx]), |range, [dx]| {
         let dx = dx.iter_mut().zip(&dy[range.clone()]);
         match how {
-            Combination::Sum(a) => dx.for_each(|(dx, &dy)| put(accumulate, dx, a[index] * dy)),
+            Combination::Sum(factors) => {
+                let a = factors[index];
+                dx.for_each(|(dx, &dy)| put(accumulate, dx, a * dy));
+            }
             Combination::Product => dx.zip(range).for_each(|((dx, &dy), i)| {
                 let others = inputs.iter().enumerate().filter(|&(other, _)| other != index);
                 put(accumulate, dx, others.fold(dy, |product, (_, input)| product * input[i]));

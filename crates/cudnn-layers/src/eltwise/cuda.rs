@@ -30,7 +30,7 @@ impl Inputs {
     }
 }
 
-pub(super) fn forward(cuda: &Cuda, how: Combination<'_>, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
+pub(super) fn forward(cuda: &Cuda, how: &Combination, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
     let (len, place) = (y.len(), of_inputs(inputs, y.as_view()));
     let (function, coefficients): (_, &[f32]) = match how {
         Combination::Sum(coefficients) => ("sum", coefficients),
@@ -55,7 +55,7 @@ fn of_inputs(inputs: &[View<'_>], output: View<'_>) -> usize {
 
 pub(super) fn backward(
     cuda: &Cuda,
-    how: Combination<'_>,
+    how: &Combination,
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,

@@ -20,10 +20,10 @@ mod tests;
 use tensor::{Device, Out, View, ViewMut};
 
 /// What the elements at one place are combined by.
-#[derive(Clone, Copy, Debug)]
-pub enum Combination<'a> {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Combination {
     /// Their sum with these coefficients, one for each input.
-    Sum(&'a [f32]),
+    Sum(Vec<f32>),
     /// Their product.
     Product,
     /// The largest.
@@ -35,7 +35,7 @@ pub enum Combination<'a> {
 /// # Panics
 /// If there is no input, the numbers of inputs and coefficients differ, or lengths differ; if there is a ReLU after
 /// something else than a sum.
-pub fn forward(device: &Device, how: Combination<'_>, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
+pub fn forward(device: &Device, how: &Combination, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
     assert!(!inputs.is_empty(), "an element-wise operation has inputs");
     check(inputs, y.len());
     match how {
@@ -51,20 +51,15 @@ pub fn forward(device: &Device, how: Combination<'_>, inputs: &[View<'_>], relu:
 /// If there is no such input or lengths differ.
 pub fn backward(
     device: &Device,
-    how: Combination<'_>,
+    how: &Combination,
     inputs: &[View<'_>],
     index: usize,
     dy: View<'_>,
     dx: Out<'_>,
 ) {
     check(&[dy], dx.to.len());
-    let count = match how {
-        Combination::Sum(coefficients) => coefficients.len(),
-        Combination::Product | Combination::Maximum => {
-            check(inputs, dy.len());
-            inputs.len()
-        }
-    };
+    check(inputs, dy.len());
+    let count = if let Combination::Sum(coefficients) = how { coefficients.len() } else { inputs.len() };
     assert!(index < count, "input {index} of {count}");
     on_device!(device, backward(how, inputs, index, dy, dx));
 }

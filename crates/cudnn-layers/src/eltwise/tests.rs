@@ -28,13 +28,13 @@ on_every_device! {
             };
             let (slices, start) = (slices(&inputs), unset(len));
             let y = on.run_on_slices(&slices, &start, |device, x, y| {
-                forward(device, Combination::Sum(&coefficients), x, false, y);
+                forward(device, &Combination::Sum(coefficients.clone()), x, false, y);
             });
             let expected = fold(0.0, &|total, j, x| total + f64::from(coefficients[j]) * x);
             assert_close(&y, &expected, FEW_ROUNDINGS, "sum");
-            let y = on.run_on_slices(&slices, &start, |device, x, y| forward(device, Combination::Product, x, false, y));
+            let y = on.run_on_slices(&slices, &start, |device, x, y| forward(device, &Combination::Product, x, false, y));
             assert_close(&y, &fold(1.0, &|total, _, x| total * x), FEW_ROUNDINGS, "product");
-            let y = on.run_on_slices(&slices, &start, |device, x, y| forward(device, Combination::Maximum, x, false, y));
+            let y = on.run_on_slices(&slices, &start, |device, x, y| forward(device, &Combination::Maximum, x, false, y));
             assert_close(&y, &fold(f64::NEG_INFINITY, &|total, _, x| total.max(x)), 0.0, "maximum");
         }
     }
@@ -46,7 +46,7 @@ on_every_device! {
             inputs[0][2] = f32::NAN;
             let with = |relu: bool| {
                 on.run_on_slices(&slices(&inputs), &unset(len), |device, x, y| {
-                    forward(device, Combination::Sum(&coefficients), x, relu, y);
+                    forward(device, &Combination::Sum(coefficients.clone()), x, relu, y);
                 })
             };
             assert_same_bits(&with(true), &rectified(&with(false)));
@@ -61,7 +61,7 @@ on_every_device! {
         for index in 0..count as usize {
             let dx = on.run_accumulating_on_slices(&operands, len, |device, operands, dx| {
                 let (&dy, inputs) = operands.split_last().unwrap();
-                backward(device, Combination::Product, inputs, index, dy, dx);
+                backward(device, &Combination::Product, inputs, index, dy, dx);
             });
             let product = |x: &[f64]| -> Vec<f64> {
                 let others = inputs.iter().enumerate().filter(|(other, _)| *other != index);
@@ -70,7 +70,7 @@ on_every_device! {
             assert_close(&dx, &numeric_gradient(&inputs[index], &dy, product), 1e-6, "product");
         }
         let dx = on.run_accumulating([&dy], len, |device, [dy], dx| {
-            backward(device, Combination::Sum(&[1.0, -2.5]), &[], 1, dy, dx);
+            backward(device, &Combination::Sum(vec![1.0, -2.5]), &[], 1, dy, dx);
         });
         let expected: Vec<f64> = wide(&dy).iter().map(|dy| -2.5 * dy).collect();
         assert_close(&dx, &expected, FEW_ROUNDINGS, "sum");
@@ -81,7 +81,7 @@ on_every_device! {
             [&[1.0, 2.0, 1.0, 3.0], &[1.0, 1.0, 0.0, 3.0], &[1.0, 0.0, 1.0, 4.0], &[1.0; 4]];
         let won = |index: usize| {
             on.run_accumulating(operands, 4, |device, [a, b, c, dy], dx| {
-                backward(device, Combination::Maximum, &[a, b, c], index, dy, dx);
+                backward(device, &Combination::Maximum, &[a, b, c], index, dy, dx);
             })
         };
         assert_eq!(won(0), [0.0, 1.0, 1.0, 0.0]);
@@ -97,7 +97,7 @@ on_every_device! {
             .map(|index| {
                 let operands = [&inputs[0][..], &inputs[1], &inputs[2], &dy];
                 on.run(operands, len, |device, [a, b, c, dy], dx| {
-                    backward(device, Combination::Maximum, &[a, b, c], index, dy, dx.replaced());
+                    backward(device, &Combination::Maximum, &[a, b, c], index, dy, dx.replaced());
                 })
             })
             .collect();

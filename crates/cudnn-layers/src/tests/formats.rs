@@ -63,8 +63,7 @@ fn cuda_dropouts() {
 #[ignore = "needs an NVIDIA GPU"]
 fn cuda_eltwises() {
     for dims in SHAPES {
-        let sums: [&[f32]; 2] = [&[1.0, 0.5], &[1.0, -0.5, 2.0]];
-        let [two, three] = sums.map(Combination::Sum);
+        let [two, three] = [vec![1.0, 0.5], vec![1.0, -0.5, 2.0]].map(Combination::Sum);
         for (combination, inputs) in
             [(two, 2), (three, 3), (Combination::Product, 3), (Combination::Maximum, 3)]
         {
@@ -74,8 +73,8 @@ fn cuda_eltwises() {
                 let [y, dx] = writes else { unreachable!() };
                 let relu = matches!(combination, Combination::Sum(_));
                 let (x, dy) = (&reads[..inputs], reads[inputs]);
-                eltwise::forward(device, combination, x, relu, y.reborrow());
-                eltwise::backward(device, combination, x, 1, dy, dx.reborrow().added());
+                eltwise::forward(device, &combination, x, relu, y.reborrow());
+                eltwise::backward(device, &combination, x, 1, dy, dx.reborrow().added());
             });
         }
     }

@@ -70,27 +70,20 @@ pub(super) fn rotate(
 ///
 /// Brightness, contrast, saturation and hue are all linear, so that together they are one matrix and one grey to add:
 /// each pixel is rounded once, and cut off at black and white once.
-pub(super) fn jitter(
-    rng: &mut ChaCha8Rng,
-    jitter: &ColorJitter,
-    pixels: &mut [u8],
-    channels: usize,
-    is_rgb: bool,
-) {
+pub(super) fn jitter(rng: &mut ChaCha8Rng, jitter: &ColorJitter, pixels: &mut [u8], channels: usize) {
     let mut factor = |part: f32| uniform(rng, (1.0 - part).max(0.0), 1.0 + part);
     let [brightness, contrast, saturation] =
         [jitter.brightness, jitter.contrast, jitter.saturation].map(&mut factor);
     let turn = uniform(rng, -jitter.hue, jitter.hue) * std::f32::consts::TAU;
-    let grey = if is_rgb || channels != 3 { GREY } else { [GREY[2], GREY[1], GREY[0]] };
-    let offset = (1.0 - contrast) * brightness * mean_grey(pixels, channels, grey);
+    let offset = (1.0 - contrast) * brightness * mean_grey(pixels, channels);
     let gain = contrast * brightness;
     if channels != 3 {
         pixels.iter_mut().for_each(|pixel| *pixel = byte(gain * f32::from(*pixel) + offset));
         return;
     }
-    let hue = about_grey(if is_rgb { turn } else { -turn });
+    let hue = about_grey(turn);
     let saturated = |row: usize, column: usize| {
-        (1.0 - saturation) * grey[column] + if row == column { saturation } else { 0.0 }
+        (1.0 - saturation) * GREY[column] + if row == column { saturation } else { 0.0 }
     };
     let matrix: [[f32; 3]; 3] = std::array::from_fn(|row| {
         std::array::from_fn(|column| gain * (0..3).map(|k| hue[row][k] * saturated(k, column)).sum::<f32>())
@@ -106,14 +99,14 @@ fn byte(value: f32) -> u8 {
     (value + 0.5) as u8
 }
 
-/// The mean over all pixels, of three channels weighed by `grey`.
-fn mean_grey(pixels: &[u8], channels: usize, grey: [f32; 3]) -> f32 {
+/// The mean over all pixels, of three channels weighed by [`GREY`].
+fn mean_grey(pixels: &[u8], channels: usize) -> f32 {
     let sum = |channel: usize| {
         pixels[channel..].iter().step_by(channels).map(|&pixel| u64::from(pixel)).sum::<u64>()
     };
     let count = (pixels.len() / channels) as f32;
     match channels {
-        3 => (0..3).map(|channel| grey[channel] * (sum(channel) as f32 / count)).sum(),
+        3 => (0..3).map(|channel| GREY[channel] * (sum(channel) as f32 / count)).sum(),
         _ => (0..channels).map(sum).sum::<u64>() as f32 / pixels.len() as f32,
     }
 }

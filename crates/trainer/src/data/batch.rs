@@ -1,6 +1,6 @@
 //! Mini-batches put together from samples, and the memory that this is done in.
 
-use super::{DataError, Dataset, Draw, Phase, Sample, Transform, TransformScratch, order::Order};
+use super::{DataError, Dataset, Phase, Sample, Transform, TransformScratch, order::Order};
 use crate::group::Share;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -28,11 +28,6 @@ impl LoaderOptions {
     /// Samples that all ranks together consume at a time.
     pub(super) fn stride(&self) -> u64 {
         (self.mini_batch * self.share.ranks) as u64
-    }
-
-    /// In the order of the data set, seed 0, one mini-batch ahead.
-    pub fn new(mini_batch: usize, phase: Phase) -> Self {
-        Self { mini_batch, phase, seed: 0, shuffle: false, prefetch: 1, share: Share::default() }
     }
 }
 
@@ -130,8 +125,7 @@ impl BatchSource {
     ) -> Result<(), DataError> {
         let Scratch { sample, transform } = scratch;
         self.dataset.read_into(index, sample)?;
-        let draw = Draw { seed: self.options.seed, position };
-        let transformed = self.transform.apply(sample, draw, transform, out);
+        let transformed = self.transform.apply(sample, (self.options.seed, position), transform, out);
         transformed.map_err(|misfit| DataError::at(self.dataset.place(index), misfit))?;
         *label = sample.label as f32;
         Ok(())

@@ -1,11 +1,11 @@
-//! JPEG and PNG files to planar bytes.
+//! JPEG and PNG files to bytes (row, column, channel).
 
-use super::{Sample, jpeg::is_complete};
+use super::Sample;
 use files::read_regular;
 use std::{io::Cursor, path::Path};
 use zune_jpeg::{
     JpegDecoder,
-    zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
+    zune_core::{bytestream::ZCursor, options::DecoderOptions},
 };
 
 /// Most bytes of decoded pixels: a few more in a header make a file of nothing else.
@@ -16,33 +16,29 @@ pub(super) const MOST_BYTES: usize = 512 << 20;
 pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> Result<(), String> {
     let bytes = read_regular(path).map_err(unreadable)?;
     let file = File::open(&bytes)?;
-    let ([height, width], channels) = (file.size(), file.decode(sample)?);
-    // The vector keeps its memory from image to image.
-    let wanted = if is_color { 3 } else { 1 };
-    sample.make_room(wanted.max(channels) * height * width).map_err(|error| error.to_string())?;
-    rearrange(&mut sample.pixels, channels, is_color);
-    sample.pixels.truncate(wanted * height * width);
-    (sample.shape, sample.is_rgb) = ([wanted, height, width], is_color);
-    Ok(())
-}
-
-/// Makes pixels of `channels` values (grey, or red, green and blue, and perhaps transparency, which is ignored) such of
-/// three or of one.
-fn rearrange(pixels: &mut [u8], channels: usize, is_color: bool) {
-    match (is_color, channels) {
-        (true, 3) | (false, 1) => {}
-        (true, 1 | 2) => {
-            // From the end on, where pixels grow into.
-            for at in (0..pixels.len() / 3).rev() {
-                let grey = pixels[at * channels];
-                pixels[3 * at..][..3].fill(grey);
-            }
-        }
-        (true, _) => (0..pixels.len() / channels)
-            .for_each(|at| pixels.copy_within(at * channels..at * channels + 3, 3 * at)),
-        (false, 2) => (0..pixels.len() / 2).for_each(|at| pixels[at] = pixels[2 * at]),
-        (false, _) => (0..pixels.len() / channels).for_each(|at| pixels[at] = luma(&pixels[at * channels..])),
+    let ([height, width], channels) = (file.size(), file.channels());
+    let len = channels.checked_mul(height).and_then(|len| len.checked_mul(width));
+    match len {
+        Some(0) => return Err("the image has no pixels".to_owned()),
+        Some(len @ ..=MOST_BYTES) => sample.make_room(len).map_err(|error| error.to_string())?,
+        _ => return Err(format!("the image of {width}x{height} pixels is too large")),
     }
+    match file {
+        File::Jpeg(mut decoder) => decoder.decode_into(&mut sample.pixels).map_err(undecodable)?,
+        File::Png(mut reader) => reader.next_frame(&mut sample.pixels).map(drop).map_err(undecodable)?,
+    }
+    let wanted = if is_color { 3 } else { 1 };
+    if channels != wanted {
+        // Grey, or red, green and blue; and perhaps transparency, which is ignored.
+        let channel = |at| if channels < 3 { 0 } else { at };
+        let rgb = sample.pixels.chunks_exact(channels).map(|pixel| [0, 1, 2].map(|at| pixel[channel(at)]));
+        sample.pixels = match is_color {
+            true => rgb.flatten().collect(),
+            false => rgb.map(luma).collect(),
+        };
+    }
+    sample.shape = [wanted, height, width];
+    Ok(())
 }
 
 /// Height and width of an image, from its header.
@@ -56,14 +52,8 @@ pub fn dimensions(path: &Path) -> Result<[usize; 2], String> {
 
 /// A file whose header has been read.
 enum File<'a> {
-    Jpeg { bytes: &'a [u8], size: [usize; 2], space: ColorSpace },
+    Jpeg(Box<JpegDecoder<ZCursor<&'a [u8]>>>),
     Png(Box<png::Reader<Cursor<&'a [u8]>>>),
-}
-
-/// Not strict: that would refuse files with stray bytes between segments, and still not notice all that are truncated.
-fn jpeg_options() -> DecoderOptions {
-    let options = DecoderOptions::default().set_strict_mode(false);
-    options.set_max_width(usize::MAX).set_max_height(usize::MAX)
 }
 
 impl<'a> File<'a> {
@@ -73,17 +63,16 @@ impl<'a> File<'a> {
             if !is_complete(bytes) {
                 return Err("the JPEG image is truncated".to_owned());
             }
-            let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), jpeg_options());
+            // Not strict: that would refuse files with stray bytes between segments.
+            let options = DecoderOptions::default().set_strict_mode(false);
+            let options = options.set_max_width(usize::MAX).set_max_height(usize::MAX);
+            let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
             decoder.decode_headers().map_err(undecodable)?;
-            let (width, height) = decoder.dimensions().unwrap_or_default();
-            let is_kept =
-                |space: &ColorSpace| matches!(space, ColorSpace::Luma | ColorSpace::LumaA | ColorSpace::RGBA);
-            let space = decoder.input_colorspace().filter(is_kept).unwrap_or(ColorSpace::RGB);
-            Ok(Self::Jpeg { bytes, size: [height, width], space })
+            Ok(Self::Jpeg(Box::new(decoder)))
         } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
             let limits = png::Limits { bytes: MOST_BYTES };
             let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
-            decoder.set_transformations(png::Transformations::EXPAND);
+            decoder.set_transformations(png::Transformations::normalize_to_color8());
             Ok(Self::Png(Box::new(decoder.read_info().map_err(undecodable)?)))
         } else {
             Err("the file is neither JPEG nor PNG".to_owned())
@@ -92,55 +81,46 @@ impl<'a> File<'a> {
 
     fn size(&self) -> [usize; 2] {
         match self {
-            Self::Jpeg { size, .. } => *size,
+            Self::Jpeg(decoder) => decoder.dimensions().map_or([0; 2], |(width, height)| [height, width]),
             Self::Png(reader) => [reader.info().height as usize, reader.info().width as usize],
         }
     }
 
-    /// Decodes into the pixels of `sample`, and returns how many values each has: grey or red, green, blue, and perhaps
-    /// transparency.
-    fn decode(self, sample: &mut Sample) -> Result<usize, String> {
-        let size = self.size();
-        let (channels, bits) = match &self {
-            Self::Jpeg { space, .. } => (space.num_components(), 8),
-            Self::Png(reader) => {
-                let (color, depth) = reader.output_color_type();
-                (color.samples(), depth as usize)
-            }
-        };
-        let len = size.iter().try_fold(channels * bits.div_ceil(8), |len, &side| len.checked_mul(side));
-        let len = match len {
-            Some(0) => return Err("the image has no pixels".to_owned()),
-            Some(len @ ..=MOST_BYTES) => len,
-            _ => return Err(format!("the image of {}x{} pixels is too large", size[1], size[0])),
-        };
-        sample.make_room(len).map_err(|error| error.to_string())?;
-        let pixels = &mut sample.pixels;
+    fn channels(&self) -> usize {
         match self {
-            Self::Jpeg { bytes: file, space, .. } => {
-                let options = jpeg_options().jpeg_set_out_colorspace(space);
-                let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
-                decoder.decode_into(pixels).map_err(undecodable)?;
-            }
-            Self::Png(mut reader) => {
-                reader.next_frame(pixels).map_err(undecodable)?;
-            }
+            Self::Jpeg(_) => 3,
+            Self::Png(reader) => reader.output_color_type().0.samples(),
         }
-        if bits == 16 {
-            for at in 0..len / 2 {
-                let sample = u16::from_be_bytes([pixels[2 * at], pixels[2 * at + 1]]);
-                // The nearest of the 256 values.
-                pixels[at] = ((u32::from(sample) + 128) / 257) as u8;
-            }
+    }
+}
+
+/// True if the marker that ends a JPEG image stands behind its first scan. The decoder does not say: it paints what is
+/// missing in grey. (ITU-T T.81, B.1)
+///
+/// To look for that marker from the end of the file would not do: the thumbnails within photos have one too, and some
+/// cameras append data.
+pub(super) fn is_complete(bytes: &[u8]) -> bool {
+    scans(bytes).is_some_and(|scans| scans.windows(2).any(|pair| pair == [0xff, 0xd9]))
+}
+
+/// What follows the segments before the first scan.
+fn scans(bytes: &[u8]) -> Option<&[u8]> {
+    let mut rest = bytes.get(2..)?;
+    loop {
+        // Decoders skip stray bytes between segments, and any number of fill bytes may stand before a marker.
+        rest = &rest[rest.iter().position(|&byte| byte == 0xff)?..];
+        rest = &rest[rest.iter().position(|&byte| byte != 0xff)?..];
+        if rest[0] == 0xda {
+            return Some(rest);
         }
-        Ok(channels)
+        rest = rest.get(1 + usize::from(u16::from_be_bytes([*rest.get(1)?, *rest.get(2)?]))..)?;
     }
 }
 
 /// Grey by the weights of ITU-R BT.601, rounded as OpenCV (hence Caffe) does; grey stays as it is, for they add up to
 /// 1.
-fn luma(rgb: &[u8]) -> u8 {
-    ((u32::from(rgb[0]) * 4899 + u32::from(rgb[1]) * 9617 + u32::from(rgb[2]) * 1868 + (1 << 13)) >> 14) as u8
+fn luma([red, green, blue]: [u8; 3]) -> u8 {
+    ((u32::from(red) * 4899 + u32::from(green) * 9617 + u32::from(blue) * 1868 + (1 << 13)) >> 14) as u8
 }
 
 fn unreadable(error: std::io::Error) -> String {

@@ -2,7 +2,7 @@
 //!
 //! | step | type | what it does |
 //! | --- | --- | --- |
-//! | read | [`Dataset`]: [`Idx`], [`Cifar10`], [`ImageData`], [`Synthetic`] | one sample as bytes (row, column, channel) |
+//! | read | [`Dataset`]: [`ImageRecords`], [`ImageData`], [`Synthetic`] | one sample as bytes (row, column, channel) |
 //! | transform | [`Transform`] | resize, crop, mirror, (pixel - mean) * scale, as Caffe's `transform_param`, and what it lacks |
 //! | assemble | [`Loader`] | whole mini-batches, in order or shuffled, prepared ahead by a background thread |
 //!
@@ -11,17 +11,14 @@
 
 mod augment;
 mod batch;
-mod cifar;
 mod decode;
 mod error;
-mod idx;
 mod image_data;
-mod jpeg;
 mod loader;
 mod mean_file;
-mod open;
 mod order;
 mod prefetch;
+mod records;
 mod render;
 mod resize;
 mod survey;
@@ -36,18 +33,16 @@ use serde::Serialize;
 use tensor::MemoryError;
 
 pub use batch::LoaderOptions;
-pub use cifar::Cifar10;
 pub use decode::dimensions;
 pub use error::DataError;
-pub use idx::Idx;
 pub use image_data::{ImageData, is_image};
 pub use loader::Loader;
 pub use mean_file::read_mean;
-pub use open::{open_source, source_shape};
+pub use records::ImageRecords;
 pub use render::{MOST_CLASSES, Rendering, render};
 pub use survey::Survey;
 pub use synthetic::Synthetic;
-pub use transform::{Draw, Transform, TransformScratch};
+pub use transform::{Transform, TransformScratch};
 use unpack::sorted_entries;
 pub use unpack::{open_unpacked, unpacked};
 
@@ -56,15 +51,14 @@ pub use unpack::{open_unpacked, unpacked};
 /// Reused from one [`Dataset::read_into`] to the next, so that sets held in memory are read without allocating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Pixels in the order row, column, channel; `shape[0] * shape[1] * shape[2]` values.
+    /// Pixels in the order row, column, channel; `shape[0] * shape[1] * shape[2]` values. Three channels are red, green
+    /// and blue: a [`Transform`] turns them round unless it is told otherwise, for Caffe takes its images from OpenCV,
+    /// whose order is blue, green, red.
     pub pixels: Vec<u8>,
     /// Channels, height, width.
     pub shape: [usize; 3],
     /// Class, counted from 0.
     pub label: u32,
-    /// Whether the channels are red, green and blue, as decoders give them: a [`Transform`] turns them round unless it
-    /// is told otherwise, for Caffe takes its images from OpenCV, whose order is blue, green, red.
-    pub is_rgb: bool,
 }
 
 /// Largest label: labels travel as `f32`, as in Caffe, and up to 2^24 these are exact.
@@ -84,7 +78,7 @@ impl Sample {
         let (channels, count) = (shape[0], shape[1] * shape[2]);
         self.pixels.clear();
         self.pixels.extend((0..planes.len()).map(|at| planes[at % channels * count + at / channels]));
-        (self.shape, self.label, self.is_rgb) = (shape, label, false);
+        (self.shape, self.label) = (shape, label);
     }
 }
 

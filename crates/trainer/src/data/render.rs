@@ -73,20 +73,6 @@ fn unwritable(file: &Path, error: &dyn std::fmt::Display) -> DataError {
     DataError::at(file.display(), format!("cannot be written: {error}"))
 }
 
-/// Where a figure lies and how it is turned and coloured.
-struct Placed {
-    figure: usize,
-    texture: usize,
-    centre: [f64; 2],
-    radius: f64,
-    /// Cosine and sine of its turn.
-    turn: [f64; 2],
-    /// Its colours, where its texture is 0 and where it is 1.
-    colors: [[f64; 3]; 2],
-    /// By which the cells of a texture are told.
-    salt: u64,
-}
-
 impl Rendering {
     /// The name of a class.
     pub fn class_name(&self, class: usize) -> String {
@@ -97,23 +83,29 @@ impl Rendering {
     /// The pixels of an image: row, column, and red, green and blue.
     pub fn draw(&self, class: usize, number: usize) -> Vec<u8> {
         let mut rng = rng::stream(self.seed, (class as u64) << 32 | number as u64);
-        let (figure, texture) = parts(class);
+        let (figure, pattern) = parts(class);
         let ground_hue = below(&mut rng, 12);
         // Never the hue of the ground.
         let figure_hue = ground_hue + 3 + below(&mut rng, 7);
         let ground = color(&mut rng, ground_hue, 1.0);
         let side = self.size as f64;
         let radius = side * uniform(&mut rng, 0.24, 0.4);
-        let place =
-            |rng: &mut ChaCha8Rng| std::array::from_fn(|_| uniform(rng, 0.8 * radius, side - 0.8 * radius));
-        let centre = place(&mut rng);
-        let turn = turn(&mut rng);
+        let centre: [f64; 2] = std::array::from_fn(|_| uniform(&mut rng, 0.8 * radius, side - 0.8 * radius));
+        let [cos, sin] = turn(&mut rng);
         let bright = color(&mut rng, figure_hue, 1.0);
         let beside = below(&mut rng, 2);
         let dark = color(&mut rng, figure_hue + beside, 0.35);
-        let colors = if below(&mut rng, 2) == 0 { [bright, dark] } else { [dark, bright] };
+        let [first, second] = if below(&mut rng, 2) == 0 { [bright, dark] } else { [dark, bright] };
+        // By which the cells of a texture are told.
         let salt = below(&mut rng, 1 << 30) as u64;
-        let figure = Placed { figure, texture, centre, radius, turn, colors, salt };
+        let color_at = |[row, column]: [f64; 2]| {
+            let [y, x] = [row - centre[0], column - centre[1]].map(|away| away / radius);
+            let (u, v) = (cos * x - sin * y, sin * x + cos * y);
+            is_inside(figure, u, v).then(|| {
+                let part = texture(pattern, u, v, salt);
+                [0, 1, 2].map(|at| first[at] * (1.0 - part) + second[at] * part)
+            })
+        };
         let slope: [f64; 2] = std::array::from_fn(|_| uniform(&mut rng, -60.0, 60.0) / side);
         let mut pixels = Vec::with_capacity(3 * self.size * self.size);
         for row in 0..self.size {
@@ -121,27 +113,13 @@ impl Rendering {
                 let at = [row as f64 + 0.5, column as f64 + 0.5];
                 let shade = slope[0] * (at[0] - side / 2.0) + slope[1] * (at[1] - side / 2.0);
                 let behind = ground.map(|value| value + shade);
-                for value in figure.color(at).unwrap_or(behind) {
+                for value in color_at(at).unwrap_or(behind) {
                     let noise = below(&mut rng, 2 * NOISE + 1) as f64 - NOISE as f64;
                     pixels.push((value + noise) as u8);
                 }
             }
         }
         pixels
-    }
-}
-
-impl Placed {
-    /// The colour of the figure at a point, if it is there.
-    fn color(&self, at: [f64; 2]) -> Option<[f64; 3]> {
-        let [y, x] = [at[0] - self.centre[0], at[1] - self.centre[1]].map(|away| away / self.radius);
-        let [cos, sin] = self.turn;
-        let (u, v) = (cos * x - sin * y, sin * x + cos * y);
-        if !is_inside(self.figure, u, v) {
-            return None;
-        }
-        let part = texture(self.texture, u, v, self.salt);
-        Some(std::array::from_fn(|at| self.colors[0][at] * (1.0 - part) + self.colors[1][at] * part))
     }
 }
 

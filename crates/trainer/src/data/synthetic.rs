@@ -62,7 +62,7 @@ impl Dataset for Synthetic {
         sample.make_room(self.shape.iter().product())?;
         // Stream 0 made the labels.
         rng::stream(self.seed, index as u64 + 1).fill_bytes(&mut sample.pixels);
-        (sample.shape, sample.label, sample.is_rgb) = (self.shape, self.label(index), false);
+        (sample.shape, sample.label) = (self.shape, self.label(index));
         Ok(())
     }
 

@@ -8,20 +8,11 @@ use super::{
     order::below,
     resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer},
 };
-use crate::spec::{ColorJitter, HeightWidth, Mean, TransformParams};
+use crate::spec::{ColorJitter, Mean, TransformParams};
 use ndarray::Array3;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tensor::rng;
-
-/// What the random choices of one sample are made from: nothing else enters them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Draw {
-    /// Seed of the loader.
-    pub seed: u64,
-    /// Number of samples consumed before this one.
-    pub position: u64,
-}
 
 /// Memory that [`Transform::apply`] needs, reused from sample to sample.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +84,8 @@ impl Transform {
         resizing + if self.changes_pixels() { 2 * bytes(out) } else { 0 }
     }
 
-    /// Transforms a sample into `out` (channel, row, column).
+    /// Transforms a sample into `out` (channel, row, column). Random choices are made from the loader's `seed` and the
+    /// number of samples consumed before, and nothing else.
     ///
     /// # Errors
     /// In a sentence: the sample's shape does not fit, or what it is resized to does not fit into memory.
@@ -103,16 +95,16 @@ impl Transform {
     pub fn apply(
         &self,
         sample: &Sample,
-        draw: Draw,
+        (seed, position): (u64, u64),
         scratch: &mut TransformScratch,
         out: &mut [f32],
     ) -> Result<(), String> {
         assert_eq!(out.len(), self.out_shape.iter().product::<usize>());
-        let mut rng = rng::stream(draw.seed, draw.position);
+        let mut rng = rng::stream(seed, position);
         // Drawn first and always, so that adding a crop does not change which images are mirrored.
         let mirrored = rng.next_u32() & 1 == 1 && self.params.mirror;
         let TransformScratch { resizer, resized, changed, turned } = scratch;
-        let (is_rgb, turns) = (sample.is_rgb || self.params.is_rgb, sample.is_rgb && !self.params.is_rgb);
+        let turns = sample.shape[0] == 3 && !self.params.is_rgb;
         let image = self.resize(sample, &mut rng, resizer, resized)?;
         self.check([image.channels, image.size[0], image.size[1]])?;
         let window = self.window(image.size, &mut rng);
@@ -120,7 +112,7 @@ impl Transform {
             self.normalize(image, window, (mirrored, turns), out);
             return Ok(());
         }
-        self.change(image, window, is_rgb, &mut rng, (changed, turned));
+        self.change(image, window, &mut rng, (changed, turned));
         let image = Pixels { bytes: changed, size: window.size, ..image };
         self.normalize(image, Region::whole(window.size), (mirrored, turns), out);
         Ok(())
@@ -155,7 +147,6 @@ impl Transform {
         &self,
         image: Pixels<'_>,
         window: Region,
-        is_rgb: bool,
         rng: &mut ChaCha8Rng,
         (changed, turned): (&mut Vec<u8>, &mut Vec<u8>),
     ) {
@@ -172,7 +163,7 @@ impl Transform {
             std::mem::swap(changed, turned);
         }
         if *color_jitter != ColorJitter::default() {
-            jitter(rng, color_jitter, changed, channels, is_rgb);
+            jitter(rng, color_jitter, changed, channels);
         }
     }
 
@@ -275,7 +266,7 @@ fn resized(params: &TransformParams, size: [usize; 2]) -> [usize; 2] {
         (Some(side), ..) => [side; 2],
         // As torchvision rounds.
         (_, Some(side), _) => size.map(|extent| side.saturating_mul(extent) / short),
-        (.., Some(HeightWidth { h, w })) => [h, w],
+        (.., Some(size)) => size,
         _ => size,
     }
 }

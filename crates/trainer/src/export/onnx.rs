@@ -5,7 +5,7 @@ use crate::{
     Net, NetError,
     net::graph::{Graph, Node},
     protobuf::Writer,
-    spec::{EltwiseOperation, HeightWidth, LayerKind, PoolingMethod, PoolingParams, Region},
+    spec::{Combination, LayerKind, PoolingMethod, PoolingParams, Region},
 };
 use Attribute::{Float, Int, Ints};
 use tensor::{PoolGeometry, TensorType};
@@ -110,12 +110,10 @@ impl<'a> Model<'a> {
             }
             LayerKind::Eltwise(p) => {
                 let name = match &p.operation {
-                    EltwiseOperation::Sum { coefficients } if coefficients.iter().any(|&one| one != 1.0) => {
-                        None
-                    }
-                    EltwiseOperation::Sum { .. } => Some("Add"),
-                    EltwiseOperation::Product => Some("Mul"),
-                    EltwiseOperation::Max => Some("Max"),
+                    Combination::Sum(coefficients) if coefficients.iter().any(|&one| one != 1.0) => None,
+                    Combination::Sum(_) => Some("Add"),
+                    Combination::Product => Some("Mul"),
+                    Combination::Maximum => Some("Max"),
                 }?;
                 // One operator of two inputs after the other.
                 (1..bottoms.len()).fold(x, |before, index| {
@@ -224,11 +222,10 @@ type Operator = (&'static str, Vec<(&'static str, Attribute)>);
 
 /// The operator over bottoms, of which the first has the shape `x`, and parameters that is what a layer does.
 fn operator(kind: &LayerKind, x: &TensorType) -> Option<Operator> {
-    let pair = |size: HeightWidth| vec![size.h, size.w];
     Some(match kind {
         LayerKind::Convolution(p) => {
-            let window = [("kernel_shape", Ints(pair(p.kernel))), ("strides", Ints(pair(p.stride)))];
-            let place = [("pads", Ints(pair(p.pad).repeat(2))), ("dilations", Ints(pair(p.dilation)))];
+            let window = [("kernel_shape", Ints(p.kernel.into())), ("strides", Ints(p.stride.into()))];
+            let place = [("pads", Ints([p.pad; 2].concat())), ("dilations", Ints(p.dilation.into()))];
             let group = ("group", Int(p.group as i64));
             ("Conv", window.into_iter().chain(place).chain([group]).collect())
         }

@@ -34,57 +34,23 @@ fn own(root: &Path) -> Vec<Left> {
 /// the host's name of its group is not; then the topmost is the container's own.
 fn groups(root: &Path) -> Vec<Bytes> {
     let memberships = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let of_line = |line: &str| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (parts.next()?, parts.next()?);
-        let version =
-            [&V1, &V2].into_iter().find(|version| controllers.split(',').any(|c| c == version.controller))?;
-        let top = root.join(version.top);
-        let own = top.join(group.trim_start_matches('/'));
-        let visible = own.ancestors().take_while(|folder| folder.starts_with(&top));
-        Some(visible.filter_map(|folder| version.left(folder)).collect::<Vec<Bytes>>())
-    };
-    memberships.lines().filter_map(of_line).flatten().collect()
+    let group = memberships.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let top = root.join("sys/fs/cgroup");
+    let own = top.join(group.trim_start_matches('/'));
+    own.ancestors().take_while(|folder| folder.starts_with(&top)).filter_map(left_by).collect()
 }
 
-/// The files of one version of control groups.
-struct Files {
-    controller: &'static str,
-    /// The folder of the topmost group.
-    top: &'static str,
-    limit: &'static str,
-    used: &'static str,
-    /// Lines of `memory.stat`: pages of files, which the system takes back before it refuses anything.
-    reclaimable: [&'static str; 2],
-}
-
-const V1: Files = Files {
-    controller: "memory",
-    top: "sys/fs/cgroup/memory",
-    limit: "memory.limit_in_bytes",
-    used: "memory.usage_in_bytes",
-    reclaimable: ["total_inactive_file ", "total_active_file "],
-};
-const V2: Files = Files {
-    controller: "",
-    top: "sys/fs/cgroup",
-    limit: "memory.max",
-    used: "memory.current",
-    reclaimable: ["inactive_file ", "active_file "],
-};
-
-impl Files {
-    /// What the group in `folder` leaves, if it has a limit.
-    fn left(&self, folder: &Path) -> Option<Bytes> {
-        let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok();
-        let limit: u64 = number(self.limit)?;
-        let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-        let pages = self.reclaimable.iter().filter_map(|name| {
-            stat.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok()
-        });
-        let used = number(self.used).unwrap_or(0).saturating_sub(pages.sum());
-        Some(Bytes(limit.saturating_sub(used)))
-    }
+/// What the control group in `folder` leaves, if it has a limit. Pages of files the system takes back before it refuses
+/// anything.
+fn left_by(folder: &Path) -> Option<Bytes> {
+    let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok();
+    let limit: u64 = number("memory.max")?;
+    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let pages = ["inactive_file ", "active_file "]
+        .into_iter()
+        .filter_map(|name| stat.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok());
+    let used = number("memory.current").unwrap_or(0).saturating_sub(pages.sum());
+    Some(Bytes(limit.saturating_sub(used)))
 }
 
 #[cfg(test)]
@@ -122,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_version_2_count_with_those_above_them() {
+    fn groups_count_with_those_above_them() {
         let mut files = vec![
             MACHINE,
             ("proc/self/cgroup", "0::/job/step\n"),
@@ -141,17 +107,13 @@ mod tests {
 
     /// In a container the groups of the host are named, but only its own is mounted.
     #[test]
-    fn groups_of_version_1_count_too() {
-        for own in ["/docker/abc", "/elsewhere"] {
-            let memberships = format!("5:cpu,cpuacct:/x\n4:memory:{own}\n0::/y\n");
-            let files = [
-                MACHINE,
-                ("proc/self/cgroup", &memberships),
-                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2000\n"),
-                ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1500\n"),
-                ("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 250\n"),
-            ];
-            assert_eq!(available_in(&files), Some(("the control group of this process", 750)), "{own}");
-        }
+    fn the_group_of_a_container_counts() {
+        let files = [
+            MACHINE,
+            ("proc/self/cgroup", "4:memory:/x\n0::/elsewhere\n"),
+            ("sys/fs/cgroup/memory.max", "2000\n"),
+            ("sys/fs/cgroup/memory.current", "1500\n"),
+        ];
+        assert_eq!(available_in(&files), Some(("the control group of this process", 500)));
     }
 }

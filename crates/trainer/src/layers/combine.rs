@@ -3,7 +3,7 @@
 use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of, order_for};
 use crate::{
     error::BoxError,
-    spec::{ConcatParams, EltwiseOperation, SliceParams},
+    spec::{ConcatParams, SliceParams},
 };
 use cudnn_layers::{
     AxisExtents,
@@ -13,25 +13,15 @@ use cudnn_layers::{
 use tensor::{Accumulate, AxisOrder, Device, Format, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
-pub(super) struct Eltwise(pub(super) EltwiseOperation);
-
-impl Eltwise {
-    fn combination(&self) -> Combination<'_> {
-        match &self.0 {
-            EltwiseOperation::Sum { coefficients } => Combination::Sum(coefficients),
-            EltwiseOperation::Product => Combination::Product,
-            EltwiseOperation::Max => Combination::Maximum,
-        }
-    }
-}
+pub(super) struct Eltwise(pub(super) Combination);
 
 impl Layer for Eltwise {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
         }
-        let is_sum = matches!(self.0, EltwiseOperation::Sum { .. });
-        if let EltwiseOperation::Sum { coefficients } = &mut self.0
+        let is_sum = matches!(self.0, Combination::Sum(_));
+        if let Combination::Sum(coefficients) = &mut self.0
             && coefficients.is_empty()
         {
             *coefficients = vec![1.0; bottoms.len()];
@@ -42,7 +32,7 @@ impl Layer for Eltwise {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        eltwise::forward(device, self.combination(), &io.bottoms, io.rectify, io.tops.remove(0));
+        eltwise::forward(device, &self.0, &io.bottoms, io.rectify, io.tops.remove(0));
         Ok(())
     }
 
@@ -50,7 +40,7 @@ impl Layer for Eltwise {
         let dy = io.top_diff();
         for (index, dx) in io.bottom_diffs.into_iter().enumerate() {
             if let Some(dx) = dx {
-                eltwise::backward(device, self.combination(), &io.bottoms, index, dy, dx);
+                eltwise::backward(device, &self.0, &io.bottoms, index, dy, dx);
             }
         }
         Ok(())

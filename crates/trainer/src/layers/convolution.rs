@@ -70,10 +70,8 @@ impl Layer for ConvolutionLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let x = images("a convolution", x)?;
-        let [kernel, pad, stride, dilation] =
-            [p.kernel, p.pad, p.stride, p.dilation].map(|extents| [extents.h, extents.w]);
-        let geometry = ConvGeometry::new(x, p.num_output, kernel);
-        let geometry = geometry.pad(pad).stride(stride).dilation(dilation).groups(p.group);
+        let geometry = ConvGeometry::new(x, p.num_output, p.kernel);
+        let geometry = geometry.pad(p.pad).stride(p.stride).dilation(p.dilation).groups(p.group);
         let g = geometry.validate().map_err(|error| error.to_string())?;
         self.geometry = Some(g);
         let filter = TensorType::new(&[g.k, g.c / g.groups, g.r, g.s], self.format);

@@ -2,10 +2,10 @@
 
 use super::{Declaration, Layer, Place, SyntheticData};
 use crate::{
-    data::{DataError, Dataset, ImageData, Loader, LoaderOptions, Synthetic, open_source, source_shape},
+    data::{DataError, Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Synthetic},
     error::BoxError,
     fill::fill,
-    spec::{DataParams, Filler, ImageDataParams, Mean, TransformParams, of_top},
+    spec::{DataParams, Filler, FillerKind, ImageDataParams, Mean, TransformParams, of_top},
 };
 use std::sync::Arc;
 use tensor::{Device, Staging, TensorType, ViewMut};
@@ -26,26 +26,24 @@ struct Reading<'a> {
     transform: &'a TransformParams,
     mini_batch: usize,
     shuffle: bool,
-    rand_skip: usize,
 }
 
 impl DataLayer {
     /// The layer for a `data_param`.
     pub(super) fn data(place: &Place<'_>, params: &DataParams) -> Result<Self, BoxError> {
         let (source, phase) = (place.net.resolve(&params.source), place.net.state.phase);
-        let &DataParams { ref transform, batch_size: mini_batch, rand_skip, .. } = params;
-        let reading = Reading { place, transform, mini_batch, shuffle: false, rand_skip };
-        let shape = || match (source_shape(&source, phase), side(transform)) {
+        let &DataParams { ref transform, batch_size: mini_batch, .. } = params;
+        let reading = Reading { place, transform, mini_batch, shuffle: false };
+        let shape = || match (ImageRecords::shape_of(&source, phase), side(transform)) {
             (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
             (found, None) => found,
         };
-        reading.layer(shape, || open_source(&source, phase))
+        reading.layer(shape, || Ok(Arc::new(ImageRecords::open(&source, phase)?)))
     }
 
     /// The layer for an `image_data_param`.
     pub(super) fn images(place: &Place<'_>, params: &ImageDataParams) -> Result<Self, BoxError> {
         let net = place.net;
-        let size = params.new_size.map(|size| [size.h, size.w]);
         let source = net.resolve(&params.source);
         // No root folder means the current one, as in Caffe, and not the folder of the net.
         let root = Some(&params.root_folder).filter(|root| !root.is_empty()).map(|root| net.resolve(root));
@@ -54,11 +52,11 @@ impl DataLayer {
             [] => ImageData::open_list(&source, &root.clone().unwrap_or_default(), params.is_color),
             images => ImageData::open_files(images, params.is_color),
         };
-        let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, rand_skip, .. } = params;
-        let reading = Reading { place, transform, mini_batch, shuffle, rand_skip };
+        let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, .. } = params;
+        let reading = Reading { place, transform, mini_batch, shuffle };
         let shape = || {
             let square = side(transform).map(|side| [side, side]);
-            let shape = size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
+            let shape = params.new_size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
             shape.map_or_else(|| open().map(|set| set.shape()), Ok)
         };
         reading.layer(shape, || Ok(Arc::new(open()?)))
@@ -96,7 +94,7 @@ impl Reading<'_> {
         shape: impl FnOnce() -> Result<[usize; 3], DataError>,
         open: impl FnOnce() -> Result<Arc<dyn Dataset>, DataError>,
     ) -> Result<DataLayer, BoxError> {
-        let &Place { net, layer: spec, options } = self.place;
+        let &Place { net, options, .. } = self.place;
         if let Some(images) = options.synthetic {
             let ask = |error| {
                 format!("{error}, and no crop_size says how large the images are; --synthetic=CxHxW does")
@@ -108,16 +106,7 @@ impl Reading<'_> {
             *file = net.resolve(&*file);
         }
         let advise = |error| format!("{error} (--synthetic replaces the data with synthetic images)");
-        let mut layer = self.read(open().map_err(advise)?, &transform, 1)?;
-        if self.rand_skip > 0 {
-            // Caffe starts somewhere among the first samples; here the seed says where.
-            let mut draw = [0.0f32];
-            let uniform = Filler::Uniform { min: 0.0, max: self.rand_skip as f32 };
-            let name = format!("{}.rand_skip", spec.name);
-            fill(&mut draw, &TensorType::f32(&[1]), uniform, options.seed, &name);
-            layer.set_position(draw[0] as u64);
-        }
-        Ok(layer)
+        self.read(open().map_err(advise)?, &transform, 1)
     }
 
     fn synthetic(&self, shape: [usize; 3], images: SyntheticData) -> Result<DataLayer, BoxError> {
@@ -129,6 +118,7 @@ impl Reading<'_> {
         let transform = TransformParams {
             scale: 1.0 / 128.0,
             mean: Mean::Values(vec![128.0]),
+            is_rgb: true,
             crop_size: self.transform.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
             ..TransformParams::default()
         };
@@ -186,7 +176,7 @@ impl FilledData {
     pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], is_input: bool) -> Self {
         let top = |top| (TensorType::f32(of_top::<Vec<usize>>(shapes, top)), *of_top(fillers, top));
         let tops: Vec<_> = (0..place.layer.tops.len()).map(top).collect();
-        let constant = is_input || tops.iter().all(|(_, filler)| matches!(filler, Filler::Constant { .. }));
+        let constant = is_input || tops.iter().all(|(_, filler)| filler.kind == FillerKind::Constant);
         let staging = tops.iter().map(|_| Staging::default()).collect();
         Self { name: place.layer.name.clone(), tops, constant, seed: place.options.seed, staging }
     }

@@ -3,7 +3,7 @@
 use super::graph::{Graph, Node};
 use crate::{
     layers::{Absorbed, Need},
-    spec::{EltwiseOperation, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod},
+    spec::{Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod},
 };
 use std::collections::HashMap;
 
@@ -56,8 +56,7 @@ fn uses(layers: &[LayerSpec]) -> HashMap<String, Uses> {
 /// The last batch normalisation that only the sum number `index` reads, if that is a plain sum of two.
 fn norm_of_sum(layers: &[LayerSpec], uses: &HashMap<String, Uses>, index: usize) -> Option<usize> {
     let sum = &layers[index];
-    let LayerKind::Eltwise(EltwiseParams { operation: EltwiseOperation::Sum { coefficients } }) = &sum.kind
-    else {
+    let LayerKind::Eltwise(EltwiseParams { operation: Combination::Sum(coefficients) }) = &sum.kind else {
         return None;
     };
     let is_plain = coefficients.iter().all(|&coefficient| coefficient == 1.0) && is_free(sum);

@@ -12,11 +12,11 @@ pub(crate) mod tests;
 use crate::{
     data::{DataSummary, Loader},
     error::NetError,
-    layers::{self, Absorbed, BuildOptions, DataLayer, Need, Role},
+    layers::{self, BuildOptions, DataLayer, Need, Role},
     spec::{LayerKind, NetSpec, Phase},
 };
 use cudnn_layers::conv::ConvOp;
-use graph::{Graph, Node, Param, Value};
+use graph::{Graph, Node, Param, Value, ValueId};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
 use planner::{Bytes, Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use std::collections::HashMap;
@@ -121,20 +121,6 @@ impl Net {
     /// Whether gradients are computed.
     pub fn is_training(&self) -> bool {
         self.training
-    }
-
-    /// ReLUs that run, in part or completely, inside the layer before them.
-    pub fn fused_relus(&self) -> usize {
-        let nodes = self.graph.nodes.iter();
-        nodes
-            .filter(|n| n.absorbed != Absorbed::No || n.declaration.rectifies && !n.used_params.is_empty())
-            .count()
-    }
-
-    /// Sums that are part of the batch normalisation of a summand.
-    pub fn fused_sums(&self) -> usize {
-        let is_sum = |node: &&Node| matches!(node.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
-        self.graph.nodes.iter().filter(is_sum).count()
     }
 
     /// Bytes that the layers hold in host memory outside the arena.
@@ -349,27 +335,16 @@ impl Net {
         }
     }
 
-    /// The loss layers' tops with their weights, and every other top that no layer reads: the outputs of the net.
-    pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
+    /// The loss layers' tops, and every other top that no layer reads: the outputs of the net, each with its weight in the
+    /// objective, 0 for what is not a loss.
+    pub fn outputs(&self) -> impl Iterator<Item = (ValueId, f32)> {
         self.graph.nodes.iter().flat_map(move |node| {
             node.tops.iter().enumerate().filter_map(move |(top, &id)| {
-                let value = &self.graph.values[id];
                 let loss_weight = node.declaration.loss_weights.get(top).copied().unwrap_or(0.0);
-                value.consumers.is_empty().then_some(Output { value: id, name: &value.name, loss_weight })
+                self.graph.values[id].consumers.is_empty().then_some((id, loss_weight))
             })
         })
     }
-}
-
-/// A blob that no layer reads.
-#[derive(Clone, Copy, Debug)]
-pub struct Output<'a> {
-    /// The value.
-    pub value: graph::ValueId,
-    /// Its name.
-    pub name: &'a str,
-    /// Its weight in the objective; 0 for what is not a loss.
-    pub loss_weight: f32,
 }
 
 fn bytes(space: Space) -> Bytes {

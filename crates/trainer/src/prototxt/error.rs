@@ -26,21 +26,18 @@ impl fmt::Display for Location {
 
 /// Why a net, a solver or a list was refused: one sentence that starts with the file, and the line if one is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {message}")]
-pub struct SpecError {
-    place: String,
-    message: String,
-}
+#[error("{0}")]
+pub struct SpecError(String);
 
 impl SpecError {
     /// What is wrong in the line `location`, and what was expected.
-    pub fn at(location: Location, message: impl Into<String>) -> Self {
-        Self { place: location.to_string(), message: message.into() }
+    pub fn at(location: Location, message: impl fmt::Display) -> Self {
+        Self(format!("{location}: {message}"))
     }
 
     /// What is wrong with `file` as a whole.
-    pub(crate) fn of_file(file: &str, message: impl Into<String>) -> Self {
-        Self { place: file.to_owned(), message: message.into() }
+    pub(crate) fn of_file(file: &str, message: impl fmt::Display) -> Self {
+        Self(format!("{file}: {message}"))
     }
 
     pub(crate) fn unreadable(file: &str, error: &io::Error) -> Self {

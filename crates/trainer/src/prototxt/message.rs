@@ -22,20 +22,16 @@ pub struct Field {
     pub value: FieldValue,
 }
 
-/// The value of a [`Field`]. Without a schema `1` may be an integer, a real number or a boolean, and `MAX` an enum
-/// value or a boolean; the reader of the field decides.
+/// The value of a [`Field`]. Without a schema `1` may be an integer, a real number or a boolean: what a word is, the
+/// reader of the field decides.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldValue {
     /// `{ … }` or `< … >`
     Message(Message),
     /// `"…"`, with escapes resolved and adjacent strings joined
     String(String),
-    /// A bare word: an enum value, `true`, `false`, `inf` or `nan`
+    /// A bare word or a number, as it stands
     Word(String),
-    /// A decimal, hexadecimal (`0x1f`) or octal (`017`) integer; wide enough for every 64-bit value of either sign
-    Integer(i128),
-    /// A number with a fraction, an exponent or an `f` suffix, and a negated `inf` or `nan`
-    Real(f64),
 }
 
 impl fmt::Display for FieldValue {
@@ -44,8 +40,6 @@ impl fmt::Display for FieldValue {
             Self::Message(_) => f.write_str("a message"),
             Self::String(text) => write!(f, "{text:?}"),
             Self::Word(word) => f.write_str(word),
-            Self::Integer(number) => write!(f, "{number}"),
-            Self::Real(number) => write!(f, "{number}"),
         }
     }
 }

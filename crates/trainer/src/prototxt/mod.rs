@@ -17,7 +17,7 @@ use std::path::Path;
 pub(crate) use error::Result;
 pub use error::{Location, SpecError, Warning, collapsed};
 pub use message::{Field, FieldValue, Message};
-pub(crate) use reader::{FromField, Reader, SourceFile, choices, defaults, interpret, one_of};
+pub(crate) use reader::{FromField, Reader, SourceFile, choices, defaults, interpret};
 pub(crate) use string::quoted;
 
 /// Parses `text`; `file` is only used to say where an error is.

@@ -1,12 +1,11 @@
 //! Text to messages, by recursive descent.
 
 use super::{Field, FieldValue, Location, Message, Result, SpecError, string::unquote};
+use std::fmt::Display;
 
 /// Messages inside messages before we give up; protobuf's own limit. It keeps a hostile file from exhausting the
 /// stack.
 const MAX_DEPTH: usize = 100;
-
-const PUNCTUATION: &str = "{}<>[]:;,-./";
 
 pub(super) struct Parser<'t> {
     file: &'t str,
@@ -28,8 +27,7 @@ impl<'t> Parser<'t> {
 
     /// The whole file: the fields of one message that has no braces.
     pub(super) fn document(mut self) -> Result<Message> {
-        let fields = self.fields(None)?;
-        Ok(Message { line: 1, fields })
+        Ok(Message { line: 1, fields: self.fields(None)? })
     }
 
     /// White space and comments, which run from `#` to the end of the line.
@@ -59,51 +57,22 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// The word that comes next; empty if none does.
+    /// The name, word or number that comes next, as it stands; empty if none does.
     fn word(&self) -> &'t str {
-        let length = self.rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let word = &self.rest[..length.unwrap_or(self.rest.len())];
-        if word.starts_with(|c: char| c.is_ascii_digit()) { "" } else { word }
+        let ends = |c: char| !(c.is_ascii_alphanumeric() || "_.+-".contains(c));
+        &self.rest[..self.rest.find(ends).unwrap_or(self.rest.len())]
     }
 
-    /// The number that comes next; empty if none does. With everything that could belong to it, so that `1e-5x` is one
-    /// bad number and not two tokens. Without its minus.
-    fn number(&self) -> &'t str {
-        let bytes = self.rest.as_bytes();
-        let digits = bytes.strip_prefix(b".").unwrap_or(bytes);
-        if !digits.first().is_some_and(u8::is_ascii_digit) {
-            return "";
-        }
-        let hexadecimal = bytes[0] == b'0' && matches!(bytes.get(1), Some(b'x' | b'X'));
-        let ends = |&at: &usize| {
-            let exponent_sign =
-                !hexadecimal && matches!(bytes[at], b'+' | b'-') && matches!(bytes[at - 1], b'e' | b'E');
-            !(bytes[at].is_ascii_alphanumeric() || bytes[at] == b'.' || exponent_sign)
-        };
-        &self.rest[..(1..bytes.len()).find(ends).unwrap_or(bytes.len())]
-    }
-
-    fn error(&self, line: usize, message: impl Into<String>) -> SpecError {
+    fn error(&self, line: usize, message: impl Display) -> SpecError {
         SpecError::at(Location::new(self.file, line), message)
     }
 
-    /// What comes next is not what was `expected`, or no token at all.
+    /// What comes next is not what was `expected`, or nothing at all.
     fn unexpected(&self, expected: &str) -> SpecError {
-        let mut string = Vec::new();
-        let found = match self.rest.chars().next() {
-            None => "the end of the file".to_owned(),
-            Some(quote @ ('"' | '\'')) => match unquote(&self.rest[1..], quote, &mut string) {
-                Ok(_) => format!("the string {:?}", String::from_utf8_lossy(&string)),
-                Err(message) => return self.error(self.line, message),
-            },
-            Some(first) => match [self.word(), self.number()].concat() {
-                token if !token.is_empty() => format!("'{token}'"),
-                _ if PUNCTUATION.contains(first) => format!("'{first}'"),
-                _ => {
-                    let message = format!("the character {first:?} has no meaning in text format");
-                    return self.error(self.line, message);
-                }
-            },
+        let found = match (self.word(), self.rest.chars().next()) {
+            (_, None) => "the end of the file".to_owned(),
+            ("", Some(character)) => format!("{character:?}"),
+            (word, _) => format!("'{word}'"),
         };
         self.error(self.line, format!("expected {expected}, found {found}"))
     }
@@ -120,15 +89,18 @@ impl<'t> Parser<'t> {
 
     /// One `name: value`, or a list that becomes several fields of one name.
     fn field(&mut self, fields: &mut Vec<Field>) -> Result<()> {
-        let line = self.line;
-        let name = self.name()?;
+        let (line, name) = (self.line, self.word());
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+            return Err(self.unexpected("the name of a field"));
+        }
+        self.take(name.len());
         let colon = self.accept(':');
         let is_list = self.accept('[');
         if is_list && self.accept(']') {
             return Ok(());
         }
         loop {
-            fields.push(Field { name: name.clone(), line, value: self.value(colon)? });
+            fields.push(Field { name: name.to_owned(), line, value: self.value(colon)? });
             if !is_list || self.accept(']') {
                 return Ok(());
             }
@@ -138,23 +110,18 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A field's name.
-    fn name(&mut self) -> Result<String> {
-        let word = self.word();
-        if word.is_empty() {
-            return Err(self.unexpected("the name of a field"));
-        }
-        self.take(word.len());
-        Ok(word.to_owned())
-    }
-
     /// A message, or a scalar if a colon announced one.
     fn value(&mut self, colon: bool) -> Result<FieldValue> {
-        match self.rest.chars().next() {
-            Some('{') => self.message('}'),
-            Some('<') => self.message('>'),
-            _ if colon => self.scalar(),
-            _ => Err(self.unexpected("':' or '{' behind the name of the field")),
+        match (self.rest.chars().next(), self.word()) {
+            (Some('{'), _) => self.message('}'),
+            (Some('<'), _) => self.message('>'),
+            _ if !colon => Err(self.unexpected("':' or '{' behind the name of the field")),
+            (Some('"' | '\''), _) => self.string(),
+            (_, "") => Err(self.unexpected("a value")),
+            (_, word) => {
+                self.take(word.len());
+                Ok(FieldValue::Word(word.to_owned()))
+            }
         }
     }
 
@@ -174,22 +141,6 @@ impl<'t> Parser<'t> {
         Ok(FieldValue::Message(Message { line, fields }))
     }
 
-    fn scalar(&mut self) -> Result<FieldValue> {
-        let negative = self.accept('-');
-        if !negative && self.rest.starts_with(['"', '\'']) {
-            return self.string();
-        }
-        let (token, value) = match (self.word(), self.number()) {
-            ("", "") => return Err(self.unexpected("a value")),
-            ("", text) => (text, number(text, negative)),
-            (word, _) if negative => (word, non_finite(word).map(|number| FieldValue::Real(-number))),
-            (word, _) => (word, Some(FieldValue::Word(word.to_owned()))),
-        };
-        let value = value.ok_or_else(|| self.error(self.line, format!("'{token}' is not a number")))?;
-        self.take(token.len());
-        Ok(value)
-    }
-
     /// One or more adjacent string literals, joined.
     fn string(&mut self) -> Result<FieldValue> {
         let (mut bytes, line) = (Vec::new(), self.line);
@@ -201,42 +152,4 @@ impl<'t> Parser<'t> {
         let text = String::from_utf8(bytes).map(FieldValue::String);
         text.map_err(|_| self.error(line, "the string is not valid UTF-8"))
     }
-}
-
-/// `inf`, `infinity` and `nan` in any case, as protobuf reads them.
-pub(super) fn non_finite(word: &str) -> Option<f64> {
-    match word.to_ascii_lowercase().as_str() {
-        "inf" | "infinity" => Some(f64::INFINITY),
-        "nan" => Some(f64::NAN),
-        _ => None,
-    }
-}
-
-fn number(text: &str, negative: bool) -> Option<FieldValue> {
-    if let Some(magnitude) = integer(text) {
-        let range = if negative { i128::from(i64::MAX) + 1 } else { i128::from(u64::MAX) };
-        if magnitude <= range {
-            return Some(FieldValue::Integer(if negative { -magnitude } else { magnitude }));
-        }
-    }
-    real(text).map(|magnitude| FieldValue::Real(if negative { -magnitude } else { magnitude }))
-}
-
-fn integer(text: &str) -> Option<i128> {
-    if let Some(hexadecimal) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        return i128::from_str_radix(hexadecimal, 16).ok();
-    }
-    let octal = text.len() > 1 && text.starts_with('0');
-    i128::from_str_radix(text, if octal { 8 } else { 10 }).ok()
-}
-
-fn real(text: &str) -> Option<f64> {
-    let digits = text.strip_suffix(['f', 'F']).unwrap_or(text);
-    // An integer with a leading zero is octal or wrong, never decimal; Rust's parser would take it, and also "inf".
-    let plain_octal =
-        digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
-    if plain_octal || !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-        return None;
-    }
-    digits.parse().ok()
 }

@@ -1,7 +1,7 @@
 //! Typed access to the fields of a message.
 
-use super::{Field, FieldValue, Location, Message, Result, SpecError, Warning, parser::non_finite};
-use std::{cell::RefCell, path::Path, sync::Arc};
+use super::{Field, FieldValue, Location, Message, Result, SpecError, Warning};
+use std::{cell::RefCell, fmt::Display, path::Path, str::FromStr, sync::Arc};
 
 /// The file being read and the warnings collected from it so far.
 pub(crate) struct SourceFile {
@@ -103,29 +103,31 @@ pub(crate) trait Scalar: Sized {
     fn from_value(value: &FieldValue) -> Option<Self>;
 }
 
+/// The number that a value is. One of several digits that begin with 0 would be octal in protobuf, and is none here.
+fn number<T: FromStr>(value: &FieldValue) -> Option<T> {
+    let FieldValue::Word(word) = value else { return None };
+    let digits = word.trim_start_matches('-');
+    let is_octal = digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|c| c.is_ascii_digit());
+    word.parse().ok().filter(|_| !is_octal)
+}
+
 impl Scalar for f32 {
     const EXPECTED: &'static str = "a number";
     fn from_value(value: &FieldValue) -> Option<Self> {
-        match value {
-            FieldValue::Integer(number) => Some(*number as f32),
-            // By way of f64, as protobuf does.
-            FieldValue::Real(number) => Some(*number as f32),
-            FieldValue::Word(word) => non_finite(word).map(|number| number as f32),
-            _ => None,
-        }
+        let FieldValue::Word(word) = value else { return None };
+        let without_suffix = || word.strip_suffix(['f', 'F'])?.parse().ok();
+        // By way of f64, as protobuf does.
+        number::<f64>(value).or_else(without_suffix).map(|number| number as f32)
     }
 }
 
 impl Scalar for bool {
     const EXPECTED: &'static str = "true or false";
     fn from_value(value: &FieldValue) -> Option<Self> {
-        match value {
-            FieldValue::Word(word) => match word.as_str() {
-                "true" | "True" | "t" => Some(true),
-                "false" | "False" | "f" => Some(false),
-                _ => None,
-            },
-            FieldValue::Integer(number @ (0 | 1)) => Some(*number == 1),
+        let FieldValue::Word(word) = value else { return None };
+        match word.as_str() {
+            "true" | "True" | "t" | "1" => Some(true),
+            "false" | "False" | "f" | "0" => Some(false),
             _ => None,
         }
     }
@@ -138,20 +140,18 @@ impl Scalar for String {
     }
 }
 
-macro_rules! integers {
-    ($($type:ty, $expected:literal;)*) => {$(
-        impl Scalar for $type {
-            const EXPECTED: &'static str = $expected;
-            fn from_value(value: &FieldValue) -> Option<Self> {
-                if let FieldValue::Integer(number) = value { Self::try_from(*number).ok() } else { None }
-            }
-        }
-    )*};
+impl Scalar for i64 {
+    const EXPECTED: &'static str = "an integer";
+    fn from_value(value: &FieldValue) -> Option<Self> {
+        number(value)
+    }
 }
 
-integers! {
-    i64, "an integer";
-    i32, "a 32-bit integer";
+impl Scalar for i32 {
+    const EXPECTED: &'static str = "a 32-bit integer";
+    fn from_value(value: &FieldValue) -> Option<Self> {
+        number(value)
+    }
 }
 
 /// Sizes and counts. Caffe's are 32-bit, too, and its blobs have no more than 2³¹ - 1 elements.
@@ -278,18 +278,16 @@ impl<'s> Reader<'s> {
 
     /// Fails at the line of the field `name` unless its value `holds`; `must` says what the value has to be.
     pub(crate) fn check(&self, name: &str, holds: bool, must: &str) -> Result<()> {
-        if holds { Ok(()) } else { Err(self.reject(name, must)) }
-    }
-
-    /// The field `name` has a value it cannot have; `must` says what it has to be.
-    pub(crate) fn reject(&self, name: &str, must: &str) -> SpecError {
-        match self.fields.iter().rev().find(|field| field.name == name) {
+        if holds {
+            return Ok(());
+        }
+        Err(match self.fields.iter().rev().find(|field| field.name == name) {
             Some(field) => {
                 let message = format!("{} is {}, but must be {must}", self.full(name), field.value);
                 self.error(field.line, message)
             }
             None => self.error(self.line, format!("{} must be {must}", self.full(name))),
-        }
+        })
     }
 
     pub(crate) fn missing(&self, name: &str) -> SpecError {
@@ -297,29 +295,13 @@ impl<'s> Reader<'s> {
     }
 
     /// An error about the owner, in the line of the field `name`, or of the message if there is no such field.
-    pub(crate) fn error_at(&self, name: &str, message: impl Into<String>) -> SpecError {
-        self.error(self.line_of(name), message)
+    pub(crate) fn error_at(&self, name: &str, message: impl Display) -> SpecError {
+        let field = self.fields.iter().find(|field| field.name == name);
+        self.error(field.map_or(self.line, |field| field.line), message)
     }
 
-    /// A warning about the owner, in the line of the field `name`.
-    pub(crate) fn warn(&self, name: &str, message: &str) {
-        self.source.warn(self.line_of(name), &self.owner, format!("{}: {message}", self.owner));
-    }
-
-    /// Warns of those of `fields` that are given, as they have no effect `here`.
-    pub(crate) fn without_effect(&mut self, fields: &[&str], here: &str) {
-        for field in fields.iter().filter(|field| self.has(field)).collect::<Vec<_>>() {
-            self.ignore(&[field]);
-            self.warn(field, &format!("{field} has no effect {here}"));
-        }
-    }
-
-    fn line_of(&self, name: &str) -> usize {
-        self.fields.iter().find(|field| field.name == name).map_or(self.line, |field| field.line)
-    }
-
-    fn error(&self, line: usize, message: impl Into<String>) -> SpecError {
-        SpecError::at(self.source.location(line), format!("{}: {}", self.owner, message.into()))
+    fn error(&self, line: usize, message: impl Display) -> SpecError {
+        SpecError::at(self.source.location(line), format!("{}: {message}", self.owner))
     }
 
     fn full(&self, name: &str) -> String {
@@ -353,7 +335,7 @@ impl Drop for Reader<'_> {
         for (field, known) in self.fields.iter().zip(&self.known) {
             if !known {
                 let name = format!("{}{}", self.path, field.name);
-                let message = format!("field '{name}' of {} is not known and ignored", self.owner);
+                let message = format!("field '{name}' of {} has no effect here", self.owner);
                 self.source.warn(field.line, &self.owner, message);
             }
         }
@@ -361,7 +343,7 @@ impl Drop for Reader<'_> {
 }
 
 /// `A`, `A or B`, `A, B or C`
-pub(crate) fn one_of(names: &[&str]) -> String {
+fn one_of(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [only] => (*only).to_owned(),

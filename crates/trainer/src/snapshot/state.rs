@@ -35,9 +35,9 @@ pub struct SolverState {
     /// Other counters that bit-exact resuming needs, by name.
     pub counters: BTreeMap<String, u64>,
     /// What else its numbers follow from (the solver's settings, the layers, the data), by name: a digest of each.
-    /// States of earlier versions have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settings: Option<BTreeMap<String, String>>,
+    /// What is not named counts as changed.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
 }
 
 impl SolverState {
@@ -109,18 +109,9 @@ pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), Snapshot
     };
     match history.json(KEY, "its solver state is", is_possible)? {
         Some(state) => Ok((state, history)),
-        None => Err(SnapshotError::refused(path, weights_instead(path))),
-    }
-}
-
-/// What to say of weights where a solver state should be: the state that was written with them has nearly the same
-/// name.
-fn weights_instead(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let state = name.strip_suffix(".safetensors").map(|stem| format!("{stem}.solverstate.safetensors"));
-    let state = state.map(|name| path.with_file_name(name)).filter(|state| state.is_file());
-    match state {
-        Some(state) => format!("holds weights, not a solver state; {} is theirs", state.display()),
-        None => "holds weights, not a solver state; --weights starts a new training from it".to_owned(),
+        None => {
+            let what = "holds weights, not a solver state; --weights starts a new training from it";
+            Err(SnapshotError::refused(path, what))
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Weights, and not what looks like them: the momentum in a solver state has their very names and shapes.
 
-use super::{SnapshotError, Tensors, caffemodel, load_solver_state, state, tensors};
+use super::{SnapshotError, Tensors, caffemodel, state, tensors};
 use std::path::Path;
 
 /// How files of other kinds begin that users take for weights, and what to say of them.
@@ -13,8 +13,7 @@ const OTHERS: [(&[u8], &str); 2] = [
 /// its content.
 ///
 /// # Errors
-/// Those of [`load_tensors`](super::load_tensors); [`SnapshotError::Refused`] for a solver state, naming the weights
-/// that go with it.
+/// Those of [`load_tensors`](super::load_tensors); [`SnapshotError::Refused`] for a solver state.
 pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
     let bytes = tensors::read(path)?;
     let parsed = match OTHERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
@@ -26,12 +25,7 @@ pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
     if tensors.metadata(state::KEY).is_none() {
         return Ok(tensors);
     }
-    let weights = match load_solver_state(path) {
-        Ok((state, _)) => format!("; its weights are in {}", path.with_file_name(state.weights).display()),
-        // Whatever else is wrong with it, it is no file of weights.
-        Err(_) => String::new(),
-    };
-    let what = format!("is a solver state (the momentum of a training), not weights{weights}");
+    let what = "is a solver state (the momentum of a training), not weights";
     Err(SnapshotError::refused(path, what))
 }
 

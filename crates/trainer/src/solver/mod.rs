@@ -3,7 +3,6 @@
 //! One iteration is `iter_size` times forward and backward with gradients added up, then for every parameter an
 //! [update](cudnn_layers::update).
 
-mod averages;
 mod classes;
 mod finished;
 mod restore;
@@ -33,9 +32,7 @@ use std::{
 use tensor::{Accumulate, TensorType};
 use thiserror::Error;
 
-pub use averages::MovingAverages;
 pub use classes::{Confusion, best_classes};
-pub use settings::Changes;
 pub use test_nets::TestOutput;
 
 /// Why a training could not start or continue.

@@ -67,7 +67,7 @@ impl Solver {
             random_seed: self.seed,
             data_positions,
             counters: self.counters_to_save(),
-            settings: Some(self.settings.clone()),
+            settings: self.settings.clone(),
         };
         let history = self.tensors(|spans| spans.history)?;
         save_solver_state(&state, &solver_state, &self.plans, &borrowed(&history))?;
@@ -75,7 +75,7 @@ impl Solver {
     }
 
     /// Resumes from a snapshot's solver state and the weights beside it. What has changed since then, such as a data
-    /// layer of another name, is [`Training::changes_since`](super::Training::changes_since)'s to say.
+    /// layer of another name, is [`Training::resume_notes`](super::Training::resume_notes)'s to say.
     ///
     /// # Errors
     /// Files that are missing, damaged, of another net or of another seed; then nothing has changed.

@@ -96,9 +96,10 @@ impl Execution {
 
     /// The outputs of net number `net` after an iteration.
     pub(super) fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
-        let outputs = self.nets()[net].outputs().map(|output| {
-            let values = self.values(net, output.value)?;
-            Ok(TestOutput { name: output.name.to_owned(), values, loss_weight: output.loss_weight })
+        let of = &self.nets()[net];
+        let outputs = of.outputs().map(|(value, loss_weight)| {
+            let name = of.graph().values[value].name.clone();
+            Ok(TestOutput { name, values: self.values(net, value)?, loss_weight })
         });
         outputs.collect()
     }

@@ -1,7 +1,7 @@
 //! The layers that bring data into a net.
 
-use super::{Filler, HeightWidth, params::params};
-use crate::prototxt::{Reader, Result, choices, defaults};
+use super::{Filler, params::params};
+use crate::prototxt::{Reader, Result, defaults};
 use std::path::PathBuf;
 
 params! {
@@ -23,11 +23,10 @@ params! {
     ///
     /// Caffe reads a database. Here `source` is a folder with the files of MNIST (IDX, plain or gzip) or of CIFAR-10
     /// (binary); the net's phase decides between the training and the test files.
-    DataParams(params: layer.data_param) ignores [prefetch] {
+    // `backend` names the kind of database that the net was written for.
+    DataParams(params: layer.data_param) ignores [prefetch backend] {
         source: String; "What is read, as written; see [`super::NetSpec::resolve`]"
         batch_size: usize, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
-        backend: DataBackend = DataBackend::LevelDb; "The kind of database that the net was written for"
-        rand_skip: usize = 0; "Skip a random number of samples below this at the start"
         transform: TransformParams { TransformParams { is_rgb: true, ..TransformParams::read(layer, params)? } };
             "What is done to each image"
     }
@@ -37,9 +36,8 @@ params! {
         source: String; "The list, as written; see [`super::NetSpec::resolve`]"
         root_folder: String = String::new(); "Put before each path of the list"
         batch_size: usize = 1, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
-        rand_skip: usize = 0; "Skip a random number of lines below this at the start"
         shuffle: bool = false; "Shuffle the list before each pass over it?"
-        new_size: Option<HeightWidth> { new_size(params)? };
+        new_size: Option<[usize; 2]> { new_size(params)? };
             "Height and width that each image is resized to first, if it is"
         is_color: bool = true; "Three channels or one?"
         transform: TransformParams { image_transform(layer, params, new_size, is_color)? };
@@ -58,7 +56,7 @@ params! {
         shorter_side: Option<usize>, shorter_side.is_none_or(|side| (1..=MOST_SIDE).contains(&side)) => SIDE_TEXT,
             shorter_side.is_none() || resize.is_none() => "left out where resize is given";
             "Resize the image so that its shorter side has this many pixels"
-        new_size: Option<HeightWidth> { None }; "`new_height` and `new_width` of an [`ImageDataParams`]: resized as by OpenCV"
+        new_size: Option<[usize; 2]> { None }; "`new_height` and `new_width` of an [`ImageDataParams`]: resized as by OpenCV"
         is_rgb: bool { false };
             "Colours stay in the order red, green, blue: in the files of a [`DataParams`], and by `is_rgb` of an \
              [`ImageDataParams`], which is ours; otherwise they are turned to Caffe's blue, green, red"
@@ -101,14 +99,6 @@ impl Default for TransformParams {
             let mut old = layer.message("")?;
             Self::read(layer, &mut old)
         })
-    }
-}
-
-choices! {
-    /// The kind of database in [`DataParams`].
-    pub enum DataBackend {
-        LevelDb = "LEVELDB"; "LevelDB"
-        Lmdb = "LMDB"; "LMDB"
     }
 }
 
@@ -179,7 +169,7 @@ fn dummy_shapes(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<V
 }
 
 fn data_fillers(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<Filler>> {
-    let mut fillers = params.read_all("data_filler", Filler::from_message)?;
+    let mut fillers = params.read_all("data_filler", Filler::read)?;
     if fillers.is_empty() {
         fillers.push(Filler::constant(0.0));
     }
@@ -190,7 +180,7 @@ fn data_fillers(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<F
 fn image_transform(
     layer: &mut Reader<'_>,
     params: &mut Reader<'_>,
-    new_size: Option<HeightWidth>,
+    new_size: Option<[usize; 2]>,
     is_color: bool,
 ) -> Result<TransformParams> {
     let is_rgb = params.get_or("is_rgb", false)?;
@@ -203,7 +193,7 @@ fn image_transform(
     Ok(TransformParams { new_size, is_rgb, ..transform })
 }
 
-fn new_size(params: &mut Reader<'_>) -> Result<Option<HeightWidth>> {
+fn new_size(params: &mut Reader<'_>) -> Result<Option<[usize; 2]>> {
     let (h, w) = (params.get_or("new_height", 0)?, params.get_or("new_width", 0)?);
     params.check("new_height", h <= MOST_SIDE, MOST_SIDE_TEXT)?;
     params.check("new_width", w <= MOST_SIDE, MOST_SIDE_TEXT)?;
@@ -212,7 +202,7 @@ fn new_size(params: &mut Reader<'_>) -> Result<Option<HeightWidth>> {
         (0, _) | (_, 0) => {
             Err(params.error_at("new_height", "give both new_height and new_width, or neither"))
         }
-        _ => Ok(Some(HeightWidth { h, w })),
+        _ => Ok(Some([h, w])),
     }
 }
 

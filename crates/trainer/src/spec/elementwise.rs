@@ -2,6 +2,7 @@
 
 use super::{Filler, params::params};
 use crate::prototxt::{Reader, Result};
+use cudnn_layers::eltwise::Combination;
 
 params! {
     /// `ReLU`: y = max(x, 0) + s min(x, 0).
@@ -42,7 +43,8 @@ params! {
     /// `Eltwise`: two or more blobs of one shape into one.
     // `stable_prod_grad` chooses between two ways to the same gradient.
     EltwiseParams(params: layer.eltwise_param) ignores [stable_prod_grad] {
-        operation: EltwiseOperation { operation(params, layer.fields("bottom").len())? }; "How they are combined"
+        operation: Combination { operation(params, layer.fields("bottom").len())? };
+            "How they are combined; the coefficients of a sum are empty if all are 1"
     }
 
     /// `Concat`: blobs joined along one axis.
@@ -73,32 +75,18 @@ params! {
     }
 }
 
-/// How [`EltwiseParams`] combines its bottoms.
-#[derive(Debug, Clone, PartialEq)]
-pub enum EltwiseOperation {
-    /// The product
-    Product,
-    /// The sum
-    Sum {
-        /// A factor for each bottom; empty if all are 1
-        coefficients: Vec<f32>,
-    },
-    /// The maximum
-    Max,
-}
-
-fn operation(params: &mut Reader<'_>, bottoms: usize) -> Result<EltwiseOperation> {
+fn operation(params: &mut Reader<'_>, bottoms: usize) -> Result<Combination> {
     let coefficients: Vec<f32> = params.list("coeff")?;
     let given = coefficients.len();
     let operation = match params.word("operation", &["PROD", "SUM", "MAX"])? {
-        Some(0) => EltwiseOperation::Product,
-        Some(2) => EltwiseOperation::Max,
-        _ => EltwiseOperation::Sum { coefficients },
+        Some(0) => Combination::Product,
+        Some(2) => Combination::Maximum,
+        _ => Combination::Sum(coefficients),
     };
     match operation {
         _ if given == 0 => Ok(operation),
-        EltwiseOperation::Sum { .. } if given == bottoms => Ok(operation),
-        EltwiseOperation::Sum { .. } => {
+        Combination::Sum(_) if given == bottoms => Ok(operation),
+        Combination::Sum(_) => {
             Err(params.error_at("coeff", format!("coeff is given {given} times for {bottoms} bottoms")))
         }
         _ => Err(params.error_at("coeff", "coeff belongs to the operation SUM only")),

@@ -1,34 +1,19 @@
 //! How parameters are initialised.
 
-use super::params::{params, variants};
+use super::params::params;
 use crate::prototxt::{FromField, Reader, Result, choices};
 
-variants! {
-    /// An initial distribution. `n` is the number chosen by [`VarianceNorm`].
-    #[derive(Copy)]
-    Filler(filler) {
-        "constant" = Constant {
-            value: f32 = 0.0; "The value"
-        }; "Every element is `value`"
-        "uniform" = Uniform {
-            min: f32 = 0.0; "Lower bound"
-            max: f32 = 1.0, min <= max => &format!("at least min, {min}"); "Upper bound"
-        }; "Uniform in `[min, max)`"
-        "gaussian" = Gaussian {
-            mean: f32 = 0.0; "Mean"
-            std: f32 { standard_deviation(filler)? }; "Standard deviation"
-        }; "Normal"
-        "xavier" = Xavier {
-            variance_norm: VarianceNorm { variance_norm(filler)? }; "What n counts"
-        }; "Uniform in ±√(3/n) (Glorot and Bengio 2010)"
-        "msra" = Msra {
-            variance_norm: VarianceNorm { variance_norm(filler)? }; "What n counts"
-        }; "Normal with mean 0 and standard deviation √(2/n) (He et al. 2015)"
-    }
-}
-
 choices! {
-    /// What `n` is for [`Filler::Xavier`] and [`Filler::Msra`]; a filter is (K, C, R, S).
+    /// An initial distribution. `n` is the number chosen by [`VarianceNorm`].
+    pub enum FillerKind {
+        Constant = "constant"; "Every element is `value`"
+        Uniform = "uniform"; "Uniform in `[min, max)`"
+        Gaussian = "gaussian"; "Normal with `mean` and `std`"
+        Xavier = "xavier"; "Uniform in ±√(3/n) (Glorot and Bengio 2010)"
+        Msra = "msra"; "Normal with mean 0 and standard deviation √(2/n) (He et al. 2015)"
+    }
+
+    /// What `n` is for [`FillerKind::Xavier`] and [`FillerKind::Msra`]; a filter is (K, C, R, S).
     pub enum VarianceNorm {
         FanIn = "FAN_IN"; "Elements / K: the inputs of one output"
         FanOut = "FAN_OUT"; "Elements / C: the outputs of one input"
@@ -36,36 +21,40 @@ choices! {
     }
 }
 
+params! {
+    /// What a blob is filled with. Fields that its kind has no use for count for nothing: many files carry them along.
+    #[derive(Copy)]
+    Filler(filler) first { refuse_sparse(filler)?; } {
+        kind "type": FillerKind = FillerKind::Constant; "The distribution"
+        value: f32 = 0.0; "The value of a constant"
+        min: f32 = 0.0; "Lower bound"
+        max: f32 = 1.0, kind != FillerKind::Uniform || min <= max => &format!("at least min, {min}"); "Upper bound"
+        mean: f32 = 0.0; "Mean of a Gaussian"
+        std: f32 = 1.0, kind != FillerKind::Gaussian || std >= 0.0 => "at least 0"; "Its standard deviation"
+        variance_norm: VarianceNorm = VarianceNorm::FanIn; "What n counts"
+    }
+}
+
 impl FromField for Filler {
     fn read(parent: &mut Reader<'_>, name: &str) -> Result<Option<Self>> {
-        parent.optional_message(name)?.map(|mut filler| Self::from_message(&mut filler)).transpose()
+        parent.optional_message(name)?.map(|mut filler| Self::read(&mut filler)).transpose()
     }
 }
 
 impl Filler {
     /// The same value everywhere.
     pub const fn constant(value: f32) -> Self {
-        Self::Constant { value }
+        let (kind, variance_norm) = (FillerKind::Constant, VarianceNorm::FanIn);
+        Self { kind, value, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm }
     }
 
-    pub(super) fn from_message(filler: &mut Reader<'_>) -> Result<Self> {
-        let kind: String = filler.get_or("type", "constant".to_owned())?;
-        let read = Self::read_word(filler, "type", &kind)?;
-        // What the other types go by, which many files carry along.
-        filler.ignore(&["mean", "std", "value", "min", "max"]);
-        Ok(read)
+    /// Uniform in `[min, max)`.
+    pub const fn uniform(min: f32, max: f32) -> Self {
+        Self { kind: FillerKind::Uniform, min, max, ..Self::constant(0.0) }
     }
 }
 
-fn standard_deviation(filler: &mut Reader<'_>) -> Result<f32> {
-    let std = filler.get_or("std", 1.0)?;
-    filler.check("std", std >= 0.0, "at least 0")?;
+fn refuse_sparse(filler: &mut Reader<'_>) -> Result<()> {
     let sparse: i32 = filler.get_or("sparse", -1)?;
-    filler.check("sparse", sparse < 0, "-1 (sparse initialisation is not supported)")?;
-    Ok(std)
-}
-
-/// What is left to choose where the numbers follow from the shape.
-fn variance_norm(filler: &mut Reader<'_>) -> Result<VarianceNorm> {
-    filler.get_or("variance_norm", VarianceNorm::FanIn)
+    filler.check("sparse", sparse < 0, "-1 (sparse initialisation is not supported)")
 }

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 macro_rules! layer_types {
     ($then:ident) => { $then! { place;
         Input(params: InputParams), 0..=0, 1..=MANY =>
-            Plain(FilledData::new(place, &params.shapes, &[Filler::Uniform { min: -1.0, max: 1.0 }], true));
+            Plain(FilledData::new(place, &params.shapes, &[Filler::uniform(-1.0, 1.0)], true));
             "Blobs that the program fills"
         DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
             Plain(FilledData::new(place, &params.shapes, &params.fillers, false)); "Blobs with synthetic contents"

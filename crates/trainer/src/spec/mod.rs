@@ -30,6 +30,7 @@ pub(crate) use kind::layer_types;
 
 // Parameters that are the operations' own types.
 pub use cudnn_layers::{
+    eltwise::Combination,
     lrn::Region,
     softmax::Normalization,
     update::{Larc, Method, Regularization},
@@ -37,41 +38,24 @@ pub use cudnn_layers::{
 pub use tensor::Rounding;
 
 pub use data::{
-    ColorJitter, DataBackend, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean,
-    TransformParams, of_top,
+    ColorJitter, DataParams, DummyDataParams, ImageDataParams, InputParams, Mean, TransformParams, of_top,
 };
 pub use elementwise::{
-    ConcatParams, DropoutParams, EltwiseOperation, EltwiseParams, EluParams, FlattenParams, PReluParams,
-    PowerParams, ReluParams, ReshapeParams, SigmoidParams, SliceParams, TanHParams,
+    ConcatParams, DropoutParams, EltwiseParams, EluParams, FlattenParams, PReluParams, PowerParams,
+    ReluParams, ReshapeParams, SigmoidParams, SliceParams, TanHParams,
 };
-pub use filler::{Filler, VarianceNorm};
+pub use filler::{Filler, FillerKind, VarianceNorm};
 pub use kind::LayerKind;
 pub use layer::{LayerSpec, ParamSpec};
 pub use learning_rate::{LearningRate, LrPolicy, Rampup, Warmup};
 pub use loss::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams};
 pub use net::NetSpec;
 pub use norm::{BatchNormParams, LrnParams, ScaleBias, ScaleParams};
-pub use pooling::{PoolingMethod, PoolingParams, PoolingWindow};
+pub use pooling::{PoolingMethod, PoolingParams};
 pub use solver::{SnapshotSpec, SolverSpec};
 pub use solver_nets::{NetSource, TestSpec};
 pub use state::{NetState, Phase, StateRule};
 pub use weighted::{ConvolutionParams, InnerProductParams};
-
-/// A value for the height and one for the width of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct HeightWidth {
-    /// Along the rows of the image (vertical)
-    pub h: usize,
-    /// Along its columns (horizontal)
-    pub w: usize,
-}
-
-impl HeightWidth {
-    /// The same value in both directions.
-    pub const fn square(size: usize) -> Self {
-        Self { h: size, w: size }
-    }
-}
 
 /// Where `path`, as written in `file`, is: beside that file if something of that name is there, otherwise relative to
 /// the current directory.

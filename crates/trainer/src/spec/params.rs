@@ -47,52 +47,6 @@ macro_rules! params {
     (@ $reader:ident, $key:ident,) => { $reader.require($key)? };
 }
 
-/// An enum that is read by the word in a field: each variant by its word, with rows of fields as in [`params`].
-macro_rules! variants {
-    (
-        $(#[$meta:meta])*
-        $name:ident($reader:ident) {$(
-            $word:literal = $variant:ident $({$(
-                $field:ident $($key:literal)?: $type:ty $({ $($value:tt)+ })? $(= $default:expr)?
-                    $(, $holds:expr => $must:expr)*; $field_doc:literal
-            )+})?; $doc:literal
-        )*}
-    ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum $name {
-            $(#[doc = $doc] $variant $({ $(#[doc = $field_doc] $field: $type,)+ })?,)*
-        }
-
-        impl $name {
-            /// Every word, and the fields that go with it.
-            const WORDS: &[(&str, &[&str])] = &[$(($word, &[$($([$($key,)? stringify!($field)][0]),+)?])),*];
-
-            /// The variant of the word in the field `key`.
-            fn read_word(
-                $reader: &mut $crate::prototxt::Reader<'_>,
-                key: &str,
-                word: &str,
-            ) -> $crate::prototxt::Result<Self> {
-                match word {
-                    $($word => {
-                        $($(
-                            let key = [$($key,)? stringify!($field)][0];
-                            let $field: $type = params!(@ $reader, key, $({ $($value)+ })? $(= $default)?);
-                            $($reader.check(key, $holds, $must)?;)*
-                        )+)?
-                        Ok(Self::$variant $({ $($field),+ })?)
-                    })*
-                    _ => {
-                        let words: Vec<&str> = Self::WORDS.iter().map(|(word, _)| *word).collect();
-                        Err($reader.reject(key, &$crate::prototxt::one_of(&words)))
-                    }
-                }
-            }
-        }
-    };
-}
-
 /// Reading a specification that is a file of its own, by its `read`, and keeping the warnings.
 macro_rules! spec_file {
     ($name:ident, $owner:literal) => {
@@ -123,4 +77,4 @@ macro_rules! spec_file {
     };
 }
 
-pub(super) use {params, spec_file, variants};
+pub(super) use {params, spec_file};

@@ -1,6 +1,6 @@
 //! A net that is fed with images of which nothing is known.
 
-use super::{HeightWidth, ImageDataParams, LayerKind, LayerSpec, NetSpec, SoftmaxParams, TransformParams};
+use super::{ImageDataParams, LayerKind, LayerSpec, NetSpec, SoftmaxParams, TransformParams};
 use std::path::{Path, PathBuf};
 
 /// The blob of probabilities that [`NetSpec::predicting`] makes of a loss.
@@ -23,7 +23,7 @@ impl NetSpec {
         let source = |layer: &&mut LayerSpec| layer.kind.mini_batch().is_some();
         let input = net.layers.iter_mut().find(source).ok_or("it has no layer that is fed with images")?;
         let of_size = |[c, h, w]: [usize; 3], transform: TransformParams| {
-            (c == 3, TransformParams { new_size: Some(HeightWidth { h, w }), ..transform })
+            (c == 3, TransformParams { new_size: Some([h, w]), ..transform })
         };
         let (is_color, transform) = match &input.kind {
             LayerKind::ImageData(data) => (data.is_color, data.transform.clone()),
@@ -38,7 +38,6 @@ impl NetSpec {
             source: String::new(),
             root_folder: String::new(),
             batch_size: mini_batch,
-            rand_skip: 0,
             shuffle: false,
             new_size: transform.new_size,
             is_color,

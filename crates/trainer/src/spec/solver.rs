@@ -2,7 +2,7 @@
 
 use super::{
     LearningRate, NetSource, NetState, Phase, TestSpec, Warmup,
-    learning_rate::{FROM_0, from_0, warmup},
+    learning_rate::{FROM_0, from_0, used, warmup},
     params::{params, spec_file},
     solver_nets::Nets,
 };
@@ -49,7 +49,8 @@ params! {
                 => &format!("0 with the type {}", method_name(method));
             "Momentum, Adam's β1, from 0 to below 1"
         momentum2: f32 { momentum2(solver, method)? }; "Adam's β2, RMSProp's rms_decay, from 0 to below 1"
-        delta: f32 = 1e-8, delta > 0.0 => "above 0"; "What keeps denominators above 0"
+        delta: f32 { used::<Option<_>>(solver, "delta", divides(method))?.unwrap_or(1e-8) }, delta > 0.0 => "above 0";
+            "What keeps denominators above 0"
         larc: Option<Larc> { larc(solver)? }; "A rate of each parameter's own"
         weight_decay: f32 = 0.0, from_0(weight_decay) => FROM_0; "λ, from 0"
         regularization "regularization_type": Regularization = Regularization::L2,
@@ -66,7 +67,8 @@ params! {
     }
 
     /// When and where a solver writes snapshots.
-    SnapshotSpec(solver, file: &Path) first { snapshot_format(solver)?; } {
+    // They are safetensors here.
+    SnapshotSpec(solver, file: &Path) ignores [snapshot_format] {
         interval "snapshot": usize = 0; "Iterations between two snapshots; 0 for none before the end"
         prefix: PathBuf {
             let prefix: Option<String> = solver.get("snapshot_prefix")?;
@@ -112,14 +114,6 @@ impl SnapshotSpec {
     }
 }
 
-fn snapshot_format(solver: &mut Reader<'_>) -> Result<()> {
-    if solver.word("snapshot_format", &["BINARYPROTO", "HDF5"])?.is_some() {
-        let message = "snapshots are written as safetensors, so snapshot_format has no effect";
-        solver.warn("snapshot_format", message);
-    }
-    Ok(())
-}
-
 const METHODS: [(&str, Method); 7] = [
     ("SGD", Method::Sgd),
     ("Nesterov", Method::Nesterov),
@@ -139,46 +133,37 @@ fn method(solver: &mut Reader<'_>) -> Result<Method> {
     // The notation of 2014.
     let old = names.map(str::to_uppercase);
     let old = solver.word("solver_type", &old.each_ref().map(String::as_str))?;
-    let method = METHODS[solver.word("type", &names)?.or(old).unwrap_or(0)].1;
-    let with = format!("with the type {}", method_name(method));
-    let unused = |field, uses: &[Method]| (!uses.contains(&method)).then_some(field);
-    let fields = [
-        unused("momentum2", &[Method::Adam, Method::AdamW]),
-        unused("rms_decay", &[Method::RmsProp]),
-        unused("delta", &[Method::AdaGrad, Method::RmsProp, Method::AdaDelta, Method::Adam, Method::AdamW]),
-    ];
-    solver.without_effect(&fields.into_iter().flatten().collect::<Vec<_>>(), &with);
-    Ok(method)
+    Ok(METHODS[solver.word("type", &names)?.or(old).unwrap_or(0)].1)
+}
+
+/// Whether updates are divided by something that `delta` keeps above 0.
+fn divides(method: Method) -> bool {
+    !matches!(method, Method::Sgd | Method::Nesterov)
 }
 
 fn momentum2(solver: &mut Reader<'_>, method: Method) -> Result<f32> {
     let (name, default) = if method == Method::RmsProp { ("rms_decay", 0.99) } else { ("momentum2", 0.999) };
-    let momentum2 = solver.get_or(name, default)?;
+    let is_used = matches!(method, Method::RmsProp | Method::Adam | Method::AdamW);
+    let momentum2 = used::<Option<f32>>(solver, name, is_used)?.unwrap_or(default);
     solver.check(name, (0.0..1.0).contains(&momentum2), "from 0 to below 1").map(|()| momentum2)
 }
 
 /// The fields of NVIDIA's branch.
 fn larc(solver: &mut Reader<'_>) -> Result<Option<Larc>> {
     if !solver.get_or("larc", false)? {
-        solver.without_effect(&["larc_policy", "larc_eta", "larc_turbo"], "without larc");
         return Ok(None);
     }
     let clips = solver.word("larc_policy", &["scale", "clip"])? == Some(1);
     let eta = solver.get_or("larc_eta", 1e-3)?;
     solver.check("larc_eta", eta > 0.0 && f32::is_finite(eta), "a finite number above 0")?;
-    solver.without_effect(&["larc_turbo"], "here: norms are taken anew in each iteration");
     Ok(Some(Larc { eta, clips }))
 }
 
 /// Refuses momentum and weight decay that change as a training goes on, as in NVIDIA's branch.
 fn refuse_other_policies(solver: &mut Reader<'_>) -> Result<()> {
-    for (policy, others) in [
-        ("momentum_policy", ["max_momentum", "momentum_power"]),
-        ("weight_decay_policy", ["max_weight_decay", "weight_decay_power"]),
-    ] {
+    for policy in ["momentum_policy", "weight_decay_policy"] {
         let fixed = solver.get_or(policy, "fixed".to_owned())? == "fixed";
         solver.check(policy, fixed, "fixed; the other policies are not supported")?;
-        solver.without_effect(&others, &format!("while {policy} is fixed"));
     }
     Ok(())
 }

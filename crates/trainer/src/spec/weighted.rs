@@ -1,20 +1,20 @@
 //! The layers with a filter: convolution and inner product.
 
-use super::{Filler, HeightWidth, params::params};
+use super::{Filler, params::params};
 use crate::prototxt::{Reader, Result};
 
 params! {
-    /// `Convolution`: y = x ⋆ w + b, with a filter of shape (`num_output`, C / `group`, `kernel.h`, `kernel.w`).
+    /// `Convolution`: y = x ⋆ w + b, with a filter of shape (`num_output`, C / `group`, `kernel`). Pairs are height and width.
     // `engine` chooses between Caffe's implementations; here the plan chooses the algorithm.
     ConvolutionParams(params: layer.convolution_param) ignores [engine force_nd_im2col]
         first { channel_axis(params)?; } {
         num_output: usize, num_output > 0 => "at least 1"; "Output channels, K"
-        kernel: HeightWidth { extent(params, "kernel_size", 1)?.ok_or_else(|| params.missing("kernel_size"))? };
+        kernel: [usize; 2] { extent(params, "kernel_size", 1)?.ok_or_else(|| params.missing("kernel_size"))? };
             "Filter height and width, at least 1"
-        pad: HeightWidth { extent(params, "pad", 0)?.unwrap_or_default() }; "Zeros added on each side"
-        stride: HeightWidth { extent(params, "stride", 1)?.unwrap_or(HeightWidth::square(1)) };
+        pad: [usize; 2] { extent(params, "pad", 0)?.unwrap_or_default() }; "Zeros added on each side"
+        stride: [usize; 2] { extent(params, "stride", 1)?.unwrap_or([1; 2]) };
             "Step between windows, at least 1"
-        dilation: HeightWidth { extent(params, "dilation", 1)?.unwrap_or(HeightWidth::square(1)) };
+        dilation: [usize; 2] { extent(params, "dilation", 1)?.unwrap_or([1; 2]) };
             "Distance between filter taps, at least 1"
         group: usize = 1, group > 0 => "at least 1",
             num_output.is_multiple_of(group) => &format!("a divisor of num_output, {num_output}");
@@ -40,9 +40,9 @@ fn channel_axis(params: &mut Reader<'_>) -> Result<()> {
     params.check("axis", matches!(axis, 1 | -3), "1, the channels of an (N, C, H, W) blob")
 }
 
-/// A size of at least `least` in two directions, in one of Caffe's two notations: the field `both`, once or as height
+/// A height and a width of at least `least`, in one of Caffe's two notations: the field `both`, once or as height
 /// and width, or two fields for height and width. `None` if none of them is given.
-pub(super) fn extent(params: &mut Reader<'_>, both: &str, least: usize) -> Result<Option<HeightWidth>> {
+pub(super) fn extent(params: &mut Reader<'_>, both: &str, least: usize) -> Result<Option<[usize; 2]>> {
     let at_least = format!("at least {least}");
     let sizes: Vec<usize> = params.list(both)?;
     params.check(both, sizes.iter().all(|&size| size >= least), &at_least)?;
@@ -56,11 +56,11 @@ pub(super) fn extent(params: &mut Reader<'_>, both: &str, least: usize) -> Resul
         params.check(name, size >= least, &at_least).map(|()| size)
     };
     match sizes[..] {
-        [] if separate => Ok(Some(HeightWidth { h: side(&h)?, w: side(&w)? })),
+        [] if separate => Ok(Some([side(&h)?, side(&w)?])),
         [] => Ok(None),
         _ if separate => Err(params.error_at(&h, format!("give either {both} or {h} and {w}, not both"))),
-        [size] => Ok(Some(HeightWidth::square(size))),
-        [h, w] => Ok(Some(HeightWidth { h, w })),
+        [size] => Ok(Some([size; 2])),
+        [h, w] => Ok(Some([h, w])),
         _ => {
             Err(params.error_at(both, format!("{both} is given {} times; images have two axes", sizes.len())))
         }

@@ -116,8 +116,6 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
     });
     TimeReport {
         layers: layers.collect(),
-        fused_relus: net.fused_relus(),
-        fused_sums: net.fused_sums(),
         kernels: kernels.collect(),
         forward_ms: average(report.forward_ms),
         backward_ms: average(report.backward_ms),

@@ -36,12 +36,8 @@ pub struct TimeReport {
     pub initial_loss: f64,
     /// Timed iterations, forward and backward, in milliseconds each.
     pub iterations_ms: Vec<f64>,
-    /// Layers in the order of the net.
+    /// Layers in the order of the net. What is fused counts with the layer before it.
     pub layers: Vec<LayerTime>,
-    /// ReLUs fused into the previous layer; their time is counted there.
-    pub fused_relus: usize,
-    /// Sums that are part of the batch normalisation of a summand.
-    pub fused_sums: usize,
     /// Kernels in the order of the plan.
     pub kernels: Vec<KernelTime>,
     /// Average forward pass in milliseconds.

@@ -1,7 +1,7 @@
 //! IDX and CIFAR-10 files, sound and damaged, and the synthetic set.
 
 use super::{digits, idx_bytes, read};
-use crate::data::{Cifar10, Dataset, Idx, Phase, Synthetic, open_source, source_shape};
+use crate::data::{Dataset, ImageRecords, Phase, Synthetic, records::read_idx};
 use flate2::{Compression, write::GzEncoder};
 use std::{
     fs,
@@ -18,13 +18,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn the_shipped_digits_are_complete() {
     for (phase, len, first_label) in [(Phase::Train, 1197, None), (Phase::Test, 300, Some(8))] {
-        let set = open_source(&digits(), phase).unwrap();
+        let set = ImageRecords::open(&digits(), phase).unwrap();
         assert_eq!((set.len(), set.shape(), set.classes()), (len, [1, 8, 8], 10));
         let mut counts = [0; 10];
         (0..len).for_each(|index| counts[set.label(index) as usize] += 1);
         assert!(counts.iter().all(|&count| count > len / 20), "{counts:?}");
         if let Some(label) = first_label {
-            assert_eq!(read(&*set, 0).unwrap().label, label);
+            assert_eq!(read(&set, 0).unwrap().label, label);
         }
         set.check_labels(10, None).unwrap();
     }
@@ -32,7 +32,7 @@ fn the_shipped_digits_are_complete() {
 
 #[test]
 fn the_first_digit_is_the_first_of_the_file() {
-    let first = read(&*open_source(&digits(), Phase::Train).unwrap(), 0).unwrap();
+    let first = read(&ImageRecords::open(&digits(), Phase::Train).unwrap(), 0).unwrap();
     assert_eq!(
         first.pixels[..16],
         [0, 0, 0xaf, 0xff, 0xef, 0x30, 0, 0, 0, 0x50, 0xff, 0xbf, 0xaf, 0xcf, 0, 0]
@@ -41,35 +41,33 @@ fn the_first_digit_is_the_first_of_the_file() {
 
 #[test]
 fn idx_pairs_are_found_by_name_and_read_plain_or_gzipped() {
-    let folder = tempfile::tempdir().unwrap();
     let images = idx_bytes(0x803, &[2, 2, 3], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     let labels = idx_bytes(0x801, &[2], &[4, 0]);
-    let at = |name: &str| folder.path().join(name);
     for (images_name, labels_name, gzip_images, gzip_labels) in [
-        ("a-images-idx3-ubyte", "a-labels-idx1-ubyte", false, false),
-        ("b-images.idx3-ubyte.gz", "b-labels.idx1-ubyte.gz", true, true),
-        ("c-images-idx3-ubyte", "c-labels-idx1-ubyte.gz", false, true),
+        ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", false, false),
+        ("train-images.idx3-ubyte.gz", "train-labels.idx1-ubyte.gz", true, true),
+        ("train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz", false, true),
         ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte", false, true), // told by content, not by name
     ] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
         fs::write(at(images_name), if gzip_images { gzip(&images) } else { images.clone() }).unwrap();
         fs::write(at(labels_name), if gzip_labels { gzip(&labels) } else { labels.clone() }).unwrap();
-        let set = open_source(&at(images_name), Phase::Test).unwrap();
+        let set = ImageRecords::open(folder.path(), Phase::Train).unwrap();
         assert_eq!((set.len(), set.shape(), set.classes()), (2, [1, 2, 3], 5), "{images_name}");
-        let sample = read(&*set, 1).unwrap();
+        let sample = read(&set, 1).unwrap();
         assert_eq!((&sample.pixels[..], sample.label), (&[7, 8, 9, 10, 11, 12][..], 0));
+        let error = ImageRecords::open(folder.path(), Phase::Test).unwrap_err().to_string();
+        assert!(error.contains("t10k-images"), "{error}");
     }
-    assert_eq!(open_source(folder.path(), Phase::Train).unwrap().len(), 2);
-    let error = open_source(folder.path(), Phase::Test).err().unwrap().to_string();
-    assert!(error.contains("t10k-images"), "{error}");
 }
 
 /// Opens the two byte strings as an IDX pair; the error as text.
 fn idx_error(images: &[u8], labels: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let (images_path, labels_path) = (folder.path().join("images"), folder.path().join("labels"));
-    fs::write(&images_path, images).unwrap();
-    fs::write(&labels_path, labels).unwrap();
-    Idx::open(&images_path, &labels_path).err().map_or_else(String::new, |error| error.to_string())
+    fs::write(folder.path().join("train-images"), images).unwrap();
+    fs::write(folder.path().join("train-labels"), labels).unwrap();
+    ImageRecords::open(folder.path(), Phase::Train).err().map_or_else(String::new, |error| error.to_string())
 }
 
 #[test]
@@ -78,19 +76,23 @@ fn damaged_idx_files_are_refused_with_the_name_of_the_file() {
     let labels = idx_bytes(0x801, &[2], &[0, 1]);
     assert_eq!(idx_error(&images, &labels), "");
     let table: [(&[u8], &[u8], &str); 9] = [
-        (&labels, &labels, "images: expected the magic number 0x00000803 of IDX images, found 0x00000801"),
-        (&images, &images, "labels: expected the magic number 0x00000801 of IDX labels, found 0x00000803"),
-        (&images[..3], &labels, "images must hold 16 bytes for what its header announces, but holds 3"),
-        (&images[..12], &labels, "images must hold 16 bytes"),
-        (&images[..23], &labels, "images must hold 24 bytes for what its header announces, but holds 23"),
+        (&labels, &labels, "train-images: expected the magic number 0x00000803 of IDX, found 0x00000801"),
+        (&images, &images, "train-labels: expected the magic number 0x00000801 of IDX, found 0x00000803"),
+        (&images[..3], &labels, "train-images: failed to fill"),
+        (&images[..12], &labels, "train-images: failed to fill"),
+        (&images[..23], &labels, "train-images: its header announces 8 elements, but it holds 7"),
         (
             &[&images[..], &[0]].concat(),
             &labels,
-            "images must hold 24 bytes for what its header announces, but holds more",
+            "train-images: its header announces 8 elements, but it holds more",
         ),
-        (&images, &idx_bytes(0x801, &[3], &[0; 3]), "images holds 2 images, but "),
-        (&idx_bytes(0x803, &[u32::MAX; 3], &[]), &labels, "images must hold 18446744073709551615 bytes"),
-        (&idx_bytes(0x803, &[0, 2, 2], &[]), &idx_bytes(0x801, &[0], &[]), "images: holds no pixels"),
+        (&images, &idx_bytes(0x801, &[3], &[0; 3]), "train-images holds 2 images of 2x2, but "),
+        (
+            &idx_bytes(0x803, &[u32::MAX; 3], &[]),
+            &labels,
+            "train-images: its header announces 18446744073709551615 elements, but it holds 0",
+        ),
+        (&idx_bytes(0x803, &[0, 2, 2], &[]), &idx_bytes(0x801, &[0], &[]), "train-images holds 0 images"),
     ];
     for (images, labels, expected) in table {
         let error = idx_error(images, labels);
@@ -108,34 +110,36 @@ fn every_truncation_of_a_gzipped_file_is_an_error() {
     assert_eq!(idx_error(&images, &labels), "");
 }
 
-/// A file that goes on for ever stands for one that gzip unpacks to more than memory holds.
+/// Files that go on stand for those that gzip unpacks to more than memory holds.
 #[test]
 fn no_more_is_read_than_the_header_announces() {
-    let folder = tempfile::tempdir().unwrap();
-    let labels = folder.path().join("labels");
-    fs::write(&labels, idx_bytes(0x801, &[2], &[0, 1])).unwrap();
     let images = idx_bytes(0x803, &[2, 2, 2], &[0; 8]);
     let endless = std::io::Cursor::new(images).chain(std::io::repeat(7));
-    let error = Idx::read(Path::new("images"), endless, &labels).unwrap_err().to_string();
-    assert!(error.contains("must hold 24 bytes") && error.ends_with("but holds more"), "{error}");
-    let error = Cifar10::read(Path::new("batch"), std::io::repeat(0), "").unwrap_err().to_string();
-    assert_eq!(error, "batch: holds more than the 60000 records of CIFAR-10");
+    let error = read_idx::<3>(Path::new("images"), endless, 0x803).unwrap_err().to_string();
+    assert_eq!(error, "images: its header announces 8 elements, but it holds more");
+    let folder = tempfile::tempdir().unwrap();
+    let batch = folder.path().join("test_batch.bin");
+    fs::File::create(&batch).unwrap().set_len(3073 << 20).unwrap();
+    let error = ImageRecords::open(folder.path(), Phase::Test).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("{}: is not a file of up to 60000 CIFAR-10 records of 3073 bytes", batch.display())
+    );
 }
 
 #[test]
 #[cfg(unix)]
 fn no_file_is_read_twice() {
     let folder = tempfile::tempdir().unwrap();
-    let images = folder.path().join("a-images");
-    fs::write(folder.path().join("a-labels"), idx_bytes(0x801, &[2], &[4, 0])).unwrap();
+    let images = folder.path().join("train-images");
+    fs::write(folder.path().join("train-labels"), idx_bytes(0x801, &[2], &[4, 0])).unwrap();
     let made = std::process::Command::new("mkfifo").arg(&images).status().unwrap();
     assert!(made.success());
-    let writer = {
-        let images = images.clone();
-        std::thread::spawn(move || fs::write(images, idx_bytes(0x803, &[2, 1, 1], &[5, 6])).unwrap())
-    };
+    let writer =
+        std::thread::spawn(move || fs::write(images, idx_bytes(0x803, &[2, 1, 1], &[5, 6])).unwrap());
     let (done, opened) = std::sync::mpsc::channel();
-    std::thread::spawn(move || done.send(open_source(&images, Phase::Train).map(|set| set.len())));
+    let source = folder.path().to_owned();
+    std::thread::spawn(move || done.send(ImageRecords::open(&source, Phase::Train).map(|set| set.len())));
     let len = opened.recv_timeout(std::time::Duration::from_secs(10)).expect("a pipe has its bytes once");
     assert_eq!(len.unwrap(), 2);
     writer.join().unwrap();
@@ -146,7 +150,7 @@ fn labels_beyond_the_classes_of_the_net_are_named() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("train-images"), idx_bytes(0x803, &[3, 1, 1], &[0; 3])).unwrap();
     fs::write(folder.path().join("train-labels"), idx_bytes(0x801, &[3], &[1, 9, 7])).unwrap();
-    let set = open_source(folder.path(), Phase::Train).unwrap();
+    let set = ImageRecords::open(folder.path(), Phase::Train).unwrap();
     set.check_labels(10, None).unwrap();
     set.check_labels(9, Some(9)).unwrap();
     let error = set.check_labels(9, Some(255)).unwrap_err().to_string();
@@ -171,37 +175,32 @@ fn write_cifar(folder: &Path) {
 }
 
 #[test]
-fn cifar_folders_and_files_are_read() {
+fn cifar_folders_are_read() {
     let folder = tempfile::tempdir().unwrap();
     write_cifar(folder.path());
-    let train = open_source(folder.path(), Phase::Train).unwrap();
+    let train = ImageRecords::open(folder.path(), Phase::Train).unwrap();
     assert_eq!((train.len(), train.shape(), train.classes()), (10, [3, 32, 32], 10));
     let labels: Vec<u32> = (0..10).map(|index| train.label(index)).collect();
     assert_eq!(labels, [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]);
-    assert!(train.place(3).ends_with("data_batch_2.bin (record 1)"), "{}", train.place(3));
-    let test = open_source(folder.path(), Phase::Test).unwrap();
-    let sample = read(&*test, 2).unwrap();
+    assert!(train.place(3).ends_with("(sample 3)"), "{}", train.place(3));
+    let test = ImageRecords::open(folder.path(), Phase::Test).unwrap();
+    let sample = read(&test, 2).unwrap();
     assert_eq!((sample.label, sample.shape), (3, [3, 32, 32]));
     let record = cifar_records(&[3]);
     let interleaved: Vec<u8> =
         (0..1024).flat_map(|at| [0, 1024, 2048].map(|plane| record[1 + plane + at])).collect();
     assert_eq!(sample.pixels, interleaved);
-    let file = open_source(&folder.path().join("data_batch_4.bin"), Phase::Test).unwrap();
-    assert_eq!((file.len(), file.label(1)), (2, 5));
 }
 
 #[test]
 fn damaged_cifar_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     write_cifar(folder.path());
-    let error = || Cifar10::open(folder.path(), Phase::Train).unwrap_err().to_string();
+    let error = || ImageRecords::open(folder.path(), Phase::Train).unwrap_err().to_string();
     let third = folder.path().join("data_batch_3.bin");
     for (bytes, expected) in [
-        (
-            cifar_records(&[1])[..3072].to_vec(),
-            "data_batch_3.bin: holds 3072 bytes, which is not a whole number",
-        ),
-        (Vec::new(), "data_batch_3.bin: holds 0 bytes"),
+        (cifar_records(&[1])[..3072].to_vec(), "data_batch_3.bin: is not a file of up to 60000 CIFAR-10"),
+        (Vec::new(), "data_batch_3.bin: is not a file of up to 60000 CIFAR-10 records"),
         (
             cifar_records(&[1, 10]),
             "data_batch_3.bin (record 1): label 10 is out of range, the classes are 0 to 9",
@@ -211,16 +210,17 @@ fn damaged_cifar_files_are_refused() {
         assert!(error().contains(expected), "{}", error());
     }
     fs::remove_file(&third).unwrap();
-    assert!(error().starts_with("cannot read ") && error().contains("data_batch_3.bin"), "{}", error());
+    assert!(error().ends_with("CIFAR-10's data_batch_* (5, of which 4 are there)"), "{}", error());
 }
 
 #[test]
 fn other_sources_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let error = |name: &str| open_source(&folder.path().join(name), Phase::Train).err().unwrap().to_string();
+    let error =
+        |name: &str| ImageRecords::open(&folder.path().join(name), Phase::Train).err().unwrap().to_string();
     assert!(error("missing").contains("cannot read"), "{}", error("missing"));
     fs::write(folder.path().join("text"), "hello").unwrap();
-    assert!(error("text").contains("text: is neither"), "{}", error("text"));
+    assert!(error("text").contains("cannot read"), "{}", error("text"));
     for (database, file) in [("LMDB", "data.mdb"), ("LevelDB", "CURRENT")] {
         let path = folder.path().join(database);
         fs::create_dir(&path).unwrap();
@@ -228,7 +228,7 @@ fn other_sources_are_refused_by_name() {
         assert!(error(database).contains(&format!("is a database of {database}")), "{}", error(database));
     }
     fs::create_dir(folder.path().join("empty")).unwrap();
-    assert!(error("empty").contains("nor the files of CIFAR-10"), "{}", error("empty"));
+    assert!(error("empty").contains("nor CIFAR-10's data_batch_*"), "{}", error("empty"));
 }
 
 #[test]
@@ -253,23 +253,18 @@ fn synthetic_data_depend_on_seed_and_index_only() {
 /// Where a header suffices nothing else is looked at: what is cut off behind it, or labels that are not there.
 #[test]
 fn the_shape_of_a_source_is_known_by_its_header() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let shape = |name: &str| source_shape(&path(name), Phase::Train);
-    assert_eq!(source_shape(&digits(), Phase::Test).unwrap(), [1, 8, 8]);
+    let shape = |name: &str, bytes: &[u8]| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(name), bytes).unwrap();
+        ImageRecords::shape_of(folder.path(), Phase::Test).map_err(|error| error.to_string())
+    };
+    assert_eq!(ImageRecords::shape_of(&digits(), Phase::Test).unwrap(), [1, 8, 8]);
     let head = &idx_bytes(0x803, &[9, 5, 7], &[0; 9 * 5 * 7])[..16];
-    fs::write(path("plain"), head).unwrap();
-    fs::write(path("packed"), gzip(head)).unwrap();
-    fs::write(path("records"), vec![0; 2 * 3073]).unwrap();
-    fs::write(path("packed records"), gzip(&[0; 2 * 3073])).unwrap();
-    assert_eq!((shape("plain").unwrap(), shape("packed").unwrap()), ([1, 5, 7], [1, 5, 7]));
-    assert_eq!([shape("records").unwrap(), shape("packed records").unwrap()], [[3, 32, 32]; 2]);
-    fs::create_dir(path("cifar")).unwrap();
-    fs::write(path("cifar/data_batch_1.bin"), "").unwrap();
-    assert_eq!(shape("cifar").unwrap(), [3, 32, 32]);
-    fs::write(path("huge"), idx_bytes(0x803, &[1, u32::MAX, 1], &[])).unwrap();
-    fs::write(path("cut"), &head[..9]).unwrap();
-    for name in ["huge", "cut", "nowhere", ""] {
-        assert!(shape(name).unwrap_err().to_string().contains(path(name).to_str().unwrap()), "{name}");
+    assert_eq!(shape("t10k-images", head), Ok([1, 5, 7]));
+    assert_eq!(shape("t10k-images", &gzip(head)), Ok([1, 5, 7]));
+    assert_eq!(shape("test_batch.bin", b""), Ok([3, 32, 32]));
+    for bad in [&idx_bytes(0x803, &[1, u32::MAX, 1], &[]), &head[..9], b"hello"] {
+        assert!(shape("t10k-images", bad).unwrap_err().contains("t10k-images"), "{bad:?}");
     }
+    assert!(shape("train-images", head).unwrap_err().contains("holds neither t10k-images"));
 }

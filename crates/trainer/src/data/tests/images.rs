@@ -2,8 +2,8 @@
 
 use super::read;
 use crate::{
-    data::{Dataset, Draw, ImageData, Phase, Transform, TransformScratch, open_source},
-    spec::{ColorJitter, HeightWidth, Mean, TransformParams},
+    data::{Dataset, ImageData, ImageRecords, Phase, Transform, TransformScratch, decode::is_complete},
+    spec::{ColorJitter, Mean, TransformParams},
 };
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
 use std::{fs, path::Path};
@@ -34,7 +34,6 @@ fn a_list_is_read_in_order_with_channels_red_green_blue() {
     assert_eq!((set.len(), set.shape(), set.classes()), (2, [3, 4, 5], 4));
     let sample = read(&set, 0).unwrap();
     assert_eq!((sample.shape, sample.label), ([3, 4, 5], 3));
-    assert!(sample.is_rgb);
     assert_eq!(sample.pixels, picture(5, 4).into_raw());
     let grey = read(&set, 1).unwrap();
     assert_eq!(
@@ -68,10 +67,9 @@ fn a_jpeg_is_decoded_and_resized() {
     fs::write(&list, "photo.png 0\n").unwrap();
     let set = ImageData::open_list(&list, folder.path(), true).unwrap();
     assert_eq!(set.shape(), [3, 30, 40]);
-    let params =
-        TransformParams { new_size: Some(HeightWidth { h: 15, w: 20 }), ..TransformParams::default() };
+    let params = TransformParams { new_size: Some([15, 20]), ..TransformParams::default() };
     let transform = Transform::new(&params, set.shape(), Phase::Test).unwrap();
-    let (mut pixels, draw) = (vec![0.0; 3 * 15 * 20], Draw { seed: 1, position: 0 });
+    let (mut pixels, draw) = (vec![0.0; 3 * 15 * 20], (1, 0));
     transform.apply(&read(&set, 0).unwrap(), draw, &mut TransformScratch::default(), &mut pixels).unwrap();
     for (y, x) in [(0, 0), (7, 10), (14, 19)] {
         // Halving takes the mean of pixels 2x and 2x + 1, whose values are 8x and 8x + 4.
@@ -95,9 +93,9 @@ fn an_image_that_stays_red_green_blue_is_as_in_a_file_of_cifar_10() {
     fs::write(folder.path().join("list.txt"), "one.png 3\n").unwrap();
     let planes = (0..3).flat_map(|channel| picture.pixels().map(move |pixel| pixel.0[channel]));
     let record: Vec<u8> = std::iter::once(3).chain(planes).collect();
-    fs::write(folder.path().join("records.bin"), record).unwrap();
+    fs::write(folder.path().join("test_batch.bin"), record).unwrap();
     let image = ImageData::open_list(&folder.path().join("list.txt"), folder.path(), true).unwrap();
-    let record = open_source(&folder.path().join("records.bin"), Phase::Train).unwrap();
+    let record = ImageRecords::open(folder.path(), Phase::Test).unwrap();
     let params = TransformParams {
         crop_size: Some(24),
         mirror: true,
@@ -109,17 +107,18 @@ fn an_image_that_stays_red_green_blue_is_as_in_a_file_of_cifar_10() {
     };
     let transformed = |set: &dyn Dataset, params: &TransformParams| {
         let transform = Transform::new(params, set.shape(), Phase::Train).unwrap();
-        let (mut out, draw) = (vec![0.0; 3 * 24 * 24], Draw { seed: 1, position: 5 });
+        let (mut out, draw) = (vec![0.0; 3 * 24 * 24], (1, 5));
         let mut scratch = TransformScratch::default();
         transform.apply(&read(set, 0).unwrap(), draw, &mut scratch, &mut out).unwrap();
         out
     };
-    let expected = transformed(&*record, &params);
+    let expected = transformed(&record, &params);
     assert_eq!(transformed(&image, &params), expected);
     assert_ne!(transformed(&image, &TransformParams { is_rgb: false, ..params }), expected);
 }
 
-/// What the crate `image` makes of them: 16 bits become the nearest 8, transparency is ignored, palettes are looked up.
+/// What the crate `image` makes of them: transparency is ignored, palettes are looked up. Of 16 bits the upper 8 count, as
+/// in OpenCV and hence in Caffe, where that crate would take the nearest 8.
 #[test]
 fn pictures_of_every_kind_are_decoded_as_another_program_does() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +157,14 @@ fn pictures_of_every_kind_are_decoded_as_another_program_does() {
     for name in names {
         fs::write(file("list"), format!("{name} 0")).unwrap();
         let expected = image::open(file(&name)).unwrap();
-        let (rgb, grey) = (expected.to_rgb8(), expected.color().channel_count() < 3);
+        let grey = expected.color().channel_count() < 3;
+        let rgb = match name.contains("16") {
+            true => {
+                let upper = expected.to_rgb16().into_raw().into_iter().map(|value| (value >> 8) as u8);
+                RgbImage::from_raw(expected.width(), expected.height(), upper.collect()).unwrap()
+            }
+            false => expected.to_rgb8(),
+        };
         let weighed = |&Rgb([r, g, b]): &Rgb<u8>| {
             (0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)).round() as u8
         };
@@ -168,6 +174,12 @@ fn pictures_of_every_kind_are_decoded_as_another_program_does() {
             let expected: Vec<u8> = match is_color {
                 true => rgb.as_raw().clone(),
                 false if grey => rgb.pixels().map(|pixel| pixel.0[0]).collect(),
+                false if name.contains("16") => {
+                    rgb.save(file("upper.png")).unwrap();
+                    fs::write(file("list of one"), "upper.png 0").unwrap();
+                    let upper = ImageData::open_list(&file("list of one"), folder.path(), false).unwrap();
+                    read(&upper, 0).unwrap().pixels
+                }
                 false => rgb.pixels().map(weighed).collect(),
             };
             assert_eq!(found.shape[1..], [rgb.height() as usize, rgb.width() as usize], "{name}");
@@ -254,5 +266,23 @@ fn unreadable_images_are_errors_with_file_and_line() {
     for index in 1..set.len() {
         let error = error(read(&set, index));
         assert!(error.contains(&format!("list.txt:{}", index + 1)) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn no_truncation_of_a_jpeg_is_complete() {
+    let mut bytes = Vec::new();
+    let image = RgbImage::from_fn(40, 30, |x, y| Rgb([(x * y) as u8, (5 * x) as u8, (7 * y) as u8]));
+    JpegEncoder::new(&mut bytes).encode_image(&image).unwrap();
+    // As cameras do, with a thumbnail within, and with something behind that looks like the beginning of a scan.
+    let mut with_thumbnail = vec![0xff, 0xd8, 0xff, 0xe1];
+    with_thumbnail.extend((bytes.len() as u16 + 2).to_be_bytes());
+    with_thumbnail.extend([&bytes[..], &bytes[2..]].concat());
+    for bytes in [bytes, with_thumbnail] {
+        assert!(is_complete(&bytes));
+        for length in 0..bytes.len() {
+            assert!(!is_complete(&bytes[..length]), "length {length}");
+        }
+        assert!(is_complete(&[&bytes[..], b"appended by a camera \xff\xda"].concat()));
     }
 }

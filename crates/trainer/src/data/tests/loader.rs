@@ -2,7 +2,8 @@
 
 use super::{Counting, digits, read};
 use crate::{
-    data::{Loader, LoaderOptions, Phase, open_source},
+    data::{Dataset, ImageRecords, Loader, LoaderOptions, Phase},
+    group::Share,
     spec::{ColorJitter, TransformParams},
     testing::gpu,
 };
@@ -12,7 +13,8 @@ use tensor::{Arena, Cursor, Device, Format};
 const SHAPE: [usize; 3] = [1, 4, 5];
 
 fn options(mini_batch: usize, shuffle: bool, prefetch: usize) -> LoaderOptions {
-    LoaderOptions { shuffle, prefetch, seed: 11, ..LoaderOptions::new(mini_batch, Phase::Train) }
+    let (phase, share) = (Phase::Train, Share::default());
+    LoaderOptions { mini_batch, phase, seed: 11, shuffle, prefetch, share }
 }
 
 fn augmenting() -> TransformParams {
@@ -197,10 +199,10 @@ fn impossible_loaders_are_refused() {
 
 #[test]
 fn the_digits_load_scaled_and_resized() {
-    let set = open_source(&digits(), Phase::Test).unwrap();
+    let set = Arc::new(ImageRecords::open(&digits(), Phase::Test).unwrap());
     let transform = TransformParams { scale: 1.0 / 256.0, resize: Some(28), ..TransformParams::default() };
-    let mut loader =
-        Loader::new(set.clone(), &transform, LoaderOptions::new(100, Phase::Test), &Device::cpu()).unwrap();
+    let options = LoaderOptions { phase: Phase::Test, ..options(100, false, 1) };
+    let mut loader = Loader::new(set.clone(), &transform, options, &Device::cpu()).unwrap();
     assert_eq!(loader.out_shape(), [1, 28, 28]);
     let (data, labels) = take(&mut loader, 100, 3);
     assert!((0..300).all(|index| labels[index] == set.label(index) as f32));

@@ -71,7 +71,7 @@ impl Dataset for Counting {
         }
         let pixels: usize = self.shape.iter().product();
         sample.pixels = (0..pixels).map(|pixel| (10 * index + pixel) as u8).collect();
-        (sample.shape, sample.label, sample.is_rgb) = (self.shape, index as u32, false);
+        (sample.shape, sample.label) = (self.shape, index as u32);
         Ok(())
     }
 

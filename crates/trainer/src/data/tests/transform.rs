@@ -2,7 +2,7 @@
 
 use crate::{
     data::{
-        Draw, Phase, Sample, Transform, TransformScratch,
+        Phase, Sample, Transform, TransformScratch,
         resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer},
     },
     spec::{Mean, TransformParams},
@@ -15,14 +15,13 @@ fn sample(shape: [usize; 3]) -> Sample {
     let [channels, height, width] = shape;
     let index = (0..height).flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |c| (c, y, x))));
     let pixels = index.map(|(c, y, x)| (100 * c + 10 * y + x) as u8).collect();
-    Sample { pixels, shape, label: 0, is_rgb: false }
+    Sample { pixels, shape, label: 0 }
 }
 
 fn apply(options: &TransformParams, shape: [usize; 3], phase: Phase, position: u64) -> Vec<f32> {
     let transform = Transform::new(options, shape, phase).unwrap();
     let mut out = vec![f32::NAN; transform.out_shape().iter().product()];
-    let draw = Draw { seed: 7, position };
-    transform.apply(&sample(shape), draw, &mut TransformScratch::default(), &mut out).unwrap();
+    transform.apply(&sample(shape), (7, position), &mut TransformScratch::default(), &mut out).unwrap();
     out
 }
 
@@ -110,7 +109,7 @@ fn misfits_are_named() {
     ] {
         assert!(Transform::new(&zero, [1, 8, 8], Phase::Test).is_err());
     }
-    let draw = Draw { seed: 0, position: 0 };
+    let draw = (0, 0);
     let misfit = |options: &TransformParams, shape| {
         let transform = Transform::new(options, [3, 8, 8], Phase::Train).unwrap();
         let mut out = vec![0.0; transform.out_shape().iter().product()];
@@ -181,7 +180,7 @@ fn an_image_that_is_resized_beyond_all_memory_is_an_error() {
     let side = 1 << 28;
     let options = TransformParams { resize: Some(side), crop_size: Some(1), ..TransformParams::default() };
     let transform = Transform::new(&options, [2, 3, 5], Phase::Test).unwrap();
-    let (draw, mut scratch) = (Draw { seed: 1, position: 0 }, TransformScratch::default());
+    let (draw, mut scratch) = ((1, 0), TransformScratch::default());
     let misfit = transform.apply(&sample([2, 3, 5]), draw, &mut scratch, &mut [0.0; 2]).unwrap_err();
     assert_eq!(misfit, MemoryError::Host { bytes: 2 * side * side }.to_string());
 }

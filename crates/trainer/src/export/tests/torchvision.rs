@@ -107,7 +107,8 @@ fn logits_are_those_of_pytorch(model: &str, device: &Device) {
     assert!(copied.files[0].skipped.is_empty() && copied.complete().is_ok(), "{copied:?}");
     assert_eq!(copied.files[0].turned.len(), 1, "images are blue first");
     running.iterate(0, MiniBatch::new(0)).unwrap();
-    let output = running.nets()[0].outputs().find(|output| output.name != "label").unwrap().value;
+    let net = &running.nets()[0];
+    let (output, _) = net.outputs().find(|&(value, _)| net.graph().values[value].name != "label").unwrap();
     let logits = running.values(0, output).unwrap();
     for (image, expected) in golden.logits.iter().enumerate() {
         for (class, expected) in expected.iter().enumerate() {

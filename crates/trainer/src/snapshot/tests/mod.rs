@@ -211,7 +211,7 @@ fn state(checksum: u32) -> SolverState {
         random_seed: u64::MAX - 1,
         data_positions: BTreeMap::from([("mnist/TRAIN".to_owned(), 32_000)]),
         counters: BTreeMap::new(),
-        settings: Some(BTreeMap::from([("the momentum".to_owned(), "1f".to_owned())])),
+        settings: BTreeMap::from([("the momentum".to_owned(), "1f".to_owned())]),
     }
 }
 
@@ -251,7 +251,7 @@ fn a_state_of_an_earlier_version_records_no_settings() {
     let metadata = BTreeMap::from([("solver_state".to_owned(), earlier.to_string())]);
     save_tensors(&path, &tensors(), &metadata).unwrap();
     let (loaded, _) = load_solver_state(&path).unwrap();
-    assert_eq!(loaded, SolverState { settings: None, ..state(7) });
+    assert_eq!(loaded, SolverState { settings: BTreeMap::new(), ..state(7) });
 }
 
 /// Momentum has the names and shapes of the weights.
@@ -266,13 +266,9 @@ fn weights_and_states_are_not_taken_for_each_other() {
     let sentence = "holds weights, not a solver state; --weights starts a new training from it";
     assert_eq!(error, format!("{weights_name} {sentence}"));
     save_solver_state(&path, &state(0), &record(), &tensors()).unwrap();
-    let error = load_solver_state(&weights).unwrap_err().to_string();
-    assert_eq!(error, format!("{weights_name} holds weights, not a solver state; {path_name} is theirs"));
-
     load_weights(&weights).unwrap();
     let error = load_weights(&path).unwrap_err().to_string();
-    let sentence = "is a solver state (the momentum of a training), not weights; its weights are in";
-    assert_eq!(error, format!("{path_name} {sentence} {weights_name}"));
+    assert_eq!(error, format!("{path_name} is a solver state (the momentum of a training), not weights"));
     let damaged = BTreeMap::from([("solver_state".to_owned(), r#"{"iteration": "many"}"#.to_owned())]);
     save_tensors(&path, &tensors(), &damaged).unwrap();
     assert!(load_solver_state(&path).unwrap_err().to_string().contains("its solver state is damaged"));

@@ -5,13 +5,14 @@ use super::{
 };
 use crate::{
     net::{graph::Param, layout::ParamSpans},
+    planning::PlanOrigin,
     snapshot::{SolverState, Weights, load_solver_state, state_path},
-    solver::{Changes, TestOutput},
+    solver::TestOutput,
     stop::Stop,
     testing::{FIRST_LOSSES, Forced, gpu, plan_options},
 };
 use planner::{BatchSizePolicy, WorkspacePolicy};
-use std::{fs, path::Path, sync::atomic::Ordering};
+use std::{collections::BTreeMap, fs, path::Path, sync::atomic::Ordering};
 use tensor::{Cpu, Device};
 
 /// Seven grey images of 6x6 in three classes, and the list of them.
@@ -257,7 +258,7 @@ fn a_solver_state_is_not_taken_for_weights() {
     let state = solver.snapshot().unwrap();
     let before = parameters(&solver);
     let error = Weights::load(std::slice::from_ref(&state)).err().unwrap().to_string();
-    assert!(error.contains("not weights; its weights are in"), "{error}");
+    assert!(error.contains("(the momentum of a training), not weights"), "{error}");
     // The same behind a state that names a state.
     let weights = crate::snapshot::weights_path(&folder.path().join("snapshot"), 2);
     fs::copy(&state, &weights).unwrap();
@@ -349,10 +350,6 @@ fn changed(folder: &Path, [from, to]: [&str; 2]) -> Prepared {
     super::forced(spec, 2, Forced::IMPLICIT_GEMM, &plan)
 }
 
-fn changes_since(prepared: &Prepared, state: &SolverState) -> Changes {
-    prepared.training.changes_since(prepared.run.nets(), state)
-}
-
 #[test]
 fn what_has_changed_since_a_snapshot_is_told_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -362,10 +359,21 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
     losses(&mut solver, 1);
     solver.snapshot().unwrap();
     let (state, _) = load_solver_state(&state_path(&folder.path().join("snapshot"), 1)).unwrap();
-    let changes = |replacement| changes_since(&changed(folder.path(), replacement), &state);
-    let none = Changes { recorded: true, ..Changes::default() };
+    let notes = |replacement: [&str; 2], state: &SolverState| {
+        let prepared = changed(folder.path(), replacement);
+        prepared.training.resume_notes(prepared.run.nets(), state, (None, &PlanOrigin::Recorded))
+    };
+    let exactly = ["the snapshot's plan is used, nothing is measured: training resumes bit-exactly under it"];
+    let otherwise = |changes: &str| {
+        [
+            "the snapshot's plan is used, nothing is measured".to_owned(),
+            format!(
+                "not as when the snapshot was written, so training does not resume bit-exactly: {changes}"
+            ),
+        ]
+    };
     for same in [["", ""], ["snapshot: 5", "snapshot: 6 display: 3"], ["test_iter: 2", "test_iter: 3"]] {
-        assert_eq!(changes(same), none, "{same:?}");
+        assert_eq!(notes(same, &state), exactly, "{same:?}");
     }
     for (replacement, expected) in [
         (["momentum: 0.9", "momentum: 0.8"], "the momentum"),
@@ -381,26 +389,24 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
         (["batch_size: 3", "batch_size: 4"], "layer 'images'"),
         (["moving_average_fraction: 0.9", "moving_average_fraction: 0.8"], "layer 'bn'"),
     ] {
-        assert_eq!(
-            changes(replacement),
-            Changes { settings: vec![expected.into()], ..none.clone() },
-            "{replacement:?}"
-        );
+        assert_eq!(notes(replacement, &state), otherwise(expected), "{replacement:?}");
     }
-    let renamed = changes(["name: 'images'", "name: 'pictures'"]);
-    assert_eq!((renamed.restarted.len(), &renamed.restarted[1][..]), (2, "pictures/TRAIN"), "{renamed:?}");
-    assert_eq!(renamed.unread, ["images/TRAIN"]);
-    assert!(renamed.settings.contains(&"layer 'images'".to_owned()), "{renamed:?}");
-
-    let earlier = SolverState { settings: None, ..state.clone() };
-    assert_eq!(changes_since(&changed(folder.path(), ["", ""]), &earlier), Changes::default());
+    let renamed = &notes(["name: 'images'", "name: 'pictures'"], &state)[1];
+    for part in [
+        "layer 'images', layer 'pictures'",
+        "data start from the beginning: pictures/TEST0, pictures/TRAIN; ",
+        "there is a position of data that are not read: images/TRAIN",
+    ] {
+        assert!(renamed.contains(part), "{renamed}");
+    }
+    let earlier = SolverState { settings: BTreeMap::new(), ..state.clone() };
+    assert!(notes(["", ""], &earlier)[1].contains("clip_gradients, iter_size, larc, layer 'bn'"));
     // Other labels are other data, wherever the list lies; the same list elsewhere is the same.
     let list = fs::read_to_string(folder.path().join("list.txt")).unwrap();
     fs::write(folder.path().join("moved.txt"), &list).unwrap();
-    assert_eq!(changes(["list.txt", "moved.txt"]), none);
+    assert_eq!(notes(["list.txt", "moved.txt"], &state), exactly);
     fs::write(folder.path().join("moved.txt"), list.replace("4.png 1", "4.png 2")).unwrap();
-    let expected = vec!["the data of layer 'images'".to_owned()];
-    assert_eq!(changes(["list.txt", "moved.txt"]), Changes { settings: expected, ..none });
+    assert_eq!(notes(["list.txt", "moved.txt"], &state), otherwise("the data of layer 'images'"));
 }
 
 /// `poly` counts to the end: with another one, every rate is another.

@@ -2,12 +2,12 @@
 
 use super::{kind, layer_error};
 use crate::spec::{
-    BatchNormParams, ConvolutionParams, Filler, HeightWidth, InnerProductParams, LayerKind, LrnParams,
-    PoolingMethod, PoolingParams, PoolingWindow, Region, Rounding, ScaleBias, ScaleParams, VarianceNorm,
+    BatchNormParams, ConvolutionParams, Filler, FillerKind, InnerProductParams, LayerKind, LrnParams,
+    PoolingMethod, PoolingParams, Region, Rounding, ScaleBias, ScaleParams, VarianceNorm,
 };
 
-const ZERO: Filler = Filler::Constant { value: 0.0 };
-const ONE: Filler = Filler::Constant { value: 1.0 };
+const ZERO: Filler = Filler::constant(0.0);
+const ONE: Filler = Filler::constant(1.0);
 
 fn convolution(fields: &str) -> ConvolutionParams {
     match kind("Convolution", &format!("convolution_param {{ {fields} }}")) {
@@ -20,10 +20,10 @@ fn convolution(fields: &str) -> ConvolutionParams {
 fn convolution_has_caffes_defaults() {
     let expected = ConvolutionParams {
         num_output: 8,
-        kernel: HeightWidth::square(3),
-        pad: HeightWidth::square(0),
-        stride: HeightWidth::square(1),
-        dilation: HeightWidth::square(1),
+        kernel: [3; 2],
+        pad: [0; 2],
+        stride: [1; 2],
+        dilation: [1; 2],
         group: 1,
         bias_term: true,
         weight_filler: ZERO,
@@ -38,12 +38,15 @@ fn convolution_in_all_notations() {
         "num_output: 8 kernel_h: 1 kernel_w: 7 pad_w: 3 stride: 2 stride: 1 dilation: [2, 3] group: 4
          bias_term: false weight_filler { type: 'msra' variance_norm: AVERAGE } axis: 1",
     );
-    assert_eq!(params.kernel, HeightWidth { h: 1, w: 7 });
-    assert_eq!(params.pad, HeightWidth { h: 0, w: 3 });
-    assert_eq!(params.stride, HeightWidth { h: 2, w: 1 });
-    assert_eq!(params.dilation, HeightWidth { h: 2, w: 3 });
+    assert_eq!(params.kernel, [1, 7]);
+    assert_eq!(params.pad, [0, 3]);
+    assert_eq!(params.stride, [2, 1]);
+    assert_eq!(params.dilation, [2, 3]);
     assert_eq!((params.group, params.bias_term), (4, false));
-    assert_eq!(params.weight_filler, Filler::Msra { variance_norm: VarianceNorm::Average });
+    assert_eq!(
+        params.weight_filler,
+        Filler { kind: FillerKind::Msra, variance_norm: VarianceNorm::Average, ..ZERO }
+    );
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn convolution_refuses_what_cannot_work() {
         ("num_output: 4 num_output: 4", "'convolution_param.num_output' was already given in line 2"),
         (
             "num_output: 4 kernel_size: 3 weight_filler { type: 'bilinear' }",
-            "convolution_param.weight_filler.type is \"bilinear\", but must be constant, uniform, gaussian, xavier or msra",
+            "convolution_param.weight_filler.type is \"bilinear\", expected constant, uniform, gaussian, xavier or msra",
         ),
         (
             "num_output: 4 kernel_size: 3 axis: 2",
@@ -103,15 +106,19 @@ fn fillers() {
     let filler = |text: &str| {
         convolution(&format!("num_output: 1 kernel_size: 1 bias_filler {{ {text} }}")).bias_filler
     };
+    let of = |kind| Filler { kind, ..ZERO };
     let cases = [
         ("", ZERO),
-        ("value: 0.1", Filler::Constant { value: 0.1 }),
-        ("type: 'uniform'", Filler::Uniform { min: 0.0, max: 1.0 }),
-        ("type: 'uniform' min: -1 max: 2", Filler::Uniform { min: -1.0, max: 2.0 }),
-        ("type: 'gaussian'", Filler::Gaussian { mean: 0.0, std: 1.0 }),
-        ("type: 'gaussian' mean: 1 std: 0.01", Filler::Gaussian { mean: 1.0, std: 0.01 }),
-        ("type: 'xavier'", Filler::Xavier { variance_norm: VarianceNorm::FanIn }),
-        ("type: 'xavier' variance_norm: FAN_OUT", Filler::Xavier { variance_norm: VarianceNorm::FanOut }),
+        ("value: 0.1", Filler::constant(0.1)),
+        ("type: 'uniform'", Filler::uniform(0.0, 1.0)),
+        ("type: 'uniform' min: -1 max: 2", Filler::uniform(-1.0, 2.0)),
+        ("type: 'gaussian'", of(FillerKind::Gaussian)),
+        ("type: 'gaussian' mean: 1 std: 0.01", Filler { mean: 1.0, std: 0.01, ..of(FillerKind::Gaussian) }),
+        ("type: 'xavier'", of(FillerKind::Xavier)),
+        (
+            "type: 'xavier' variance_norm: FAN_OUT",
+            Filler { variance_norm: VarianceNorm::FanOut, ..of(FillerKind::Xavier) },
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(filler(text), expected, "{text}");
@@ -145,28 +152,26 @@ fn inner_product() {
 
 #[test]
 fn pooling() {
-    let sliding = |method, kernel, pad, stride| PoolingParams {
+    let sliding = |method, window, pad, stride| PoolingParams {
         method,
-        window: PoolingWindow::Sliding { kernel, pad, stride },
+        window: Some(window),
+        pad,
+        stride,
         round_mode: Rounding::Ceil,
     };
-    let square = HeightWidth::square;
     let cases = [
-        ("kernel_size: 2", sliding(PoolingMethod::Max, square(2), square(0), square(1))),
+        ("kernel_size: 2", sliding(PoolingMethod::Max, [2; 2], [0; 2], [1; 2])),
         (
             "pool: AVE kernel_h: 3 kernel_w: 2 pad_h: 1 pad_w: 0 stride: 2",
-            sliding(
-                PoolingMethod::Average,
-                HeightWidth { h: 3, w: 2 },
-                HeightWidth { h: 1, w: 0 },
-                square(2),
-            ),
+            sliding(PoolingMethod::Average, [3, 2], [1, 0], [2; 2]),
         ),
         (
             "pool: AVE global_pooling: true round_mode: FLOOR",
             PoolingParams {
                 method: PoolingMethod::Average,
-                window: PoolingWindow::Global,
+                window: None,
+                pad: [0; 2],
+                stride: [1; 2],
                 round_mode: Rounding::Floor,
             },
         ),
@@ -179,11 +184,8 @@ fn pooling() {
         ("", "pooling_param.kernel_size is missing"),
         ("kernel_size: 0", "pooling_param.kernel_size is 0, but must be at least 1"),
         ("kernel_size: 2 stride: 0", "pooling_param.stride is 0, but must be at least 1"),
-        (
-            "kernel_size: 2 global_pooling: true",
-            "global_pooling leaves no choice of kernel_size, pad or stride",
-        ),
-        ("pad: 1 global_pooling: true", "global_pooling leaves no choice of kernel_size, pad or stride"),
+        ("kernel_size: 2 global_pooling: true", "global_pooling leaves no choice of kernel_size"),
+        ("pad: 1 global_pooling: true", "pooling_param.stride must be 1, and pad 0, with global_pooling"),
         (
             "kernel_size: 2 pad: 2",
             "pad must be smaller than kernel_size, or a window could lie outside the image",
@@ -219,7 +221,7 @@ fn normalisation_layers() {
     let text =
         "batch_norm_param { moving_average_fraction: 0.9 eps: 0.0001 scale_bias: true use_global_stats: false
                 scale_filler { value: 2 } }";
-    let scale_bias = Some(ScaleBias { scale_filler: Filler::Constant { value: 2.0 }, bias_filler: ZERO });
+    let scale_bias = Some(ScaleBias { scale_filler: Filler::constant(2.0), bias_filler: ZERO });
     let bn = BatchNormParams {
         use_global_stats: Some(false),
         moving_average_fraction: 0.9,

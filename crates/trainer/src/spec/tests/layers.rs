@@ -2,12 +2,12 @@
 
 use super::{NetSpec, kind, layer_error, layer_text, net, net_error};
 use crate::spec::{
-    AccuracyParams, ConcatParams, DataBackend, DropoutParams, EltwiseOperation, EltwiseParams, Filler,
-    FlattenParams, HeightWidth, LayerKind, Mean, Normalization, ReluParams, ReshapeParams, SoftmaxParams,
+    AccuracyParams, Combination, ConcatParams, DropoutParams, EltwiseParams, Filler, FillerKind,
+    FlattenParams, LayerKind, Mean, Normalization, ReluParams, ReshapeParams, SoftmaxParams,
     SoftmaxWithLossParams, of_top,
 };
 
-const ZERO: Filler = Filler::Constant { value: 0.0 };
+const ZERO: Filler = Filler::constant(0.0);
 
 #[test]
 fn every_type_of_the_list_is_known_by_its_name() {
@@ -45,14 +45,12 @@ fn layers_without_parameters() {
 #[test]
 fn eltwise() {
     let read = |fields: &str| kind("Eltwise", &format!("bottom: 'z' eltwise_param {{ {fields} }}"));
-    let sum = |coefficients| {
-        LayerKind::Eltwise(EltwiseParams { operation: EltwiseOperation::Sum { coefficients } })
-    };
+    let sum = |coefficients| LayerKind::Eltwise(EltwiseParams { operation: Combination::Sum(coefficients) });
     assert_eq!(read(""), sum(vec![]));
     assert_eq!(read("operation: SUM coeff: 1 coeff: -1"), sum(vec![1.0, -1.0]));
-    let max = LayerKind::Eltwise(EltwiseParams { operation: EltwiseOperation::Max });
+    let max = LayerKind::Eltwise(EltwiseParams { operation: Combination::Maximum });
     assert_eq!(read("operation: MAX"), max);
-    let product = LayerKind::Eltwise(EltwiseParams { operation: EltwiseOperation::Product });
+    let product = LayerKind::Eltwise(EltwiseParams { operation: Combination::Product });
     assert_eq!(read("operation: PROD stable_prod_grad: false"), product);
     let error = |fields: &str| layer_error("Eltwise", &format!("bottom: 'z' eltwise_param {{ {fields} }}"));
     assert!(error("coeff: 1").ends_with("coeff is given 1 times for 2 bottoms"));
@@ -91,7 +89,7 @@ fn data_layers() {
         data_param { source: 'lmdb' batch_size: 8 backend: LMDB prefetch: 4 }
         transform_param { crop_size: 227 mirror: true mean_file: 'mean' scale: 0.5 resize: 256 } }";
     let LayerKind::Data(data) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((data.source.as_str(), data.batch_size, data.backend), ("lmdb", 8, DataBackend::Lmdb));
+    assert_eq!((data.source.as_str(), data.batch_size), ("lmdb", 8));
     let transform = &data.transform;
     assert_eq!((transform.crop_size, transform.mirror, transform.resize), (Some(227), true, Some(256)));
     assert_eq!((&transform.mean, transform.scale), (&Mean::File("mean".into()), 0.5));
@@ -100,7 +98,7 @@ fn data_layers() {
         image_data_param { source: 'list' new_height: 4 new_width: 5 shuffle: true root_folder: 'r/' }
         transform_param { mean_value: 1 mean_value: 2 mean_value: 3 } }";
     let LayerKind::ImageData(data) = &net(text).layers[0].kind else { panic!() };
-    assert_eq!((data.batch_size, data.new_size), (1, Some(HeightWidth { h: 4, w: 5 })));
+    assert_eq!((data.batch_size, data.new_size), (1, Some([4, 5])));
     assert_eq!((data.shuffle, data.is_color, data.root_folder.as_str()), (true, true, "r/"));
     assert_eq!(data.transform.mean, Mean::Values(vec![1.0, 2.0, 3.0]));
     assert_eq!((data.transform.crop_size, data.transform.scale), (None, 1.0));
@@ -109,7 +107,7 @@ fn data_layers() {
         shape { dim: 2 dim: 3 } shape { dim: 2 } data_filler { type: 'gaussian' } } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
     assert_eq!((&of_top(&dummy.shapes, 0)[..], &of_top(&dummy.shapes, 1)[..]), (&[2, 3][..], &[2][..]));
-    assert_eq!(*of_top(&dummy.fillers, 1), Filler::Gaussian { mean: 0.0, std: 1.0 });
+    assert_eq!(*of_top(&dummy.fillers, 1), Filler { kind: FillerKind::Gaussian, ..ZERO });
     let text = "layer { name: 'd' type: 'DummyData' top: 'x'
         dummy_data_param { num: 2 channels: 3 height: 4 width: 5 } }";
     let LayerKind::DummyData(dummy) = &net(text).layers[0].kind else { panic!() };
@@ -156,22 +154,20 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         (
             "DummyData",
             "dummy_data_param { shape { dim: 2 } data_filler { type: 'uniform' } }",
-            "DummyData(DummyDataParams { shapes: [[2]], fillers: [Uniform { min: 0.0, max: 1.0 }] \
-             })",
+            "DummyData(DummyDataParams { shapes: [[2]], fillers: [Filler { kind: Uniform, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }] })",
         ),
         (
             "ImageData",
             "top: 'l' image_data_param { source: 's' new_height: 3 new_width: 4 is_rgb: true }",
             "ImageData(ImageDataParams { source: \"s\", root_folder: \"\", batch_size: 1, \
-             rand_skip: 0, shuffle: false, new_size: Some(HeightWidth { h: 3, w: 4 }), is_color: \
-             true, transform: TransformParams { resize: None, shorter_side: None, new_size: Some(HeightWidth { h: 3, \
-             w: 4 }), is_rgb: true, crop_size: None, mirror: false, mean: Zero, scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
+             shuffle: false, new_size: Some([3, 4]), is_color: \
+             true, transform: TransformParams { resize: None, shorter_side: None, new_size: Some([3, 4]), is_rgb: true, crop_size: None, mirror: false, mean: Zero, scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
              color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } }, images: [] })",
         ),
         (
             "Data",
             "data_param { source: 's' batch_size: 2 } transform_param { mean_value: 1 mirror: true }",
-            "Data(DataParams { source: \"s\", batch_size: 2, backend: LevelDb, rand_skip: 0, \
+            "Data(DataParams { source: \"s\", batch_size: 2, \
              transform: TransformParams { resize: None, shorter_side: None, new_size: None, is_rgb: true, crop_size: None, \
              mirror: true, mean: Values([1.0]), scale: 1.0, std: [], min_area: None, max_aspect: 1.3333334, mirror_vertically: false, rotation: 0.0, \
              color_jitter: ColorJitter { brightness: 0.0, contrast: 0.0, saturation: 0.0, hue: 0.0 } } })",
@@ -179,20 +175,23 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         (
             "Convolution",
             "convolution_param { num_output: 2 kernel_size: 3 weight_filler { type: 'msra' } }",
-            "Convolution(ConvolutionParams { num_output: 2, kernel: HeightWidth { h: 3, w: 3 }, \
-             pad: HeightWidth { h: 0, w: 0 }, stride: HeightWidth { h: 1, w: 1 }, dilation: \
-             HeightWidth { h: 1, w: 1 }, group: 1, bias_term: true, weight_filler: Msra { \
-             variance_norm: FanIn }, bias_filler: Constant { value: 0.0 } })",
+            "Convolution(ConvolutionParams { num_output: 2, kernel: [3, 3], pad: [0, 0], stride: [1, 1], \
+             dilation: [1, 1], group: 1, bias_term: true, weight_filler: Filler { kind: Msra, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, \
+             bias_filler: Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn } })",
         ),
         (
             "InnerProduct",
             "inner_product_param { num_output: 2 }",
             "InnerProduct(InnerProductParams { num_output: 2, bias_term: true, weight_filler: \
-             Constant { value: 0.0 }, bias_filler: Constant { value: 0.0 }, axis: 1, transpose: \
+             Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, bias_filler: Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, axis: 1, transpose: \
              false })",
         ),
         ("ReLU", "", "ReLU(ReluParams { negative_slope: 0.0 })"),
-        ("PReLU", "", "PReLU(PReluParams { filler: Constant { value: 0.25 }, channel_shared: false })"),
+        (
+            "PReLU",
+            "",
+            "PReLU(PReluParams { filler: Filler { kind: Constant, value: 0.25, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, channel_shared: false })",
+        ),
         ("ELU", "", "ELU(EluParams { alpha: 1.0 })"),
         ("Sigmoid", "", "Sigmoid(SigmoidParams)"),
         ("TanH", "", "TanH(TanHParams)"),
@@ -200,8 +199,7 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         (
             "Pooling",
             "pooling_param { pool: AVE kernel_size: 2 }",
-            "Pooling(PoolingParams { method: Average, window: Sliding { kernel: HeightWidth { h: \
-             2, w: 2 }, pad: HeightWidth { h: 0, w: 0 }, stride: HeightWidth { h: 1, w: 1 } }, \
+            "Pooling(PoolingParams { method: Average, window: Some([2, 2]), pad: [0, 0], stride: [1, 1], \
              round_mode: Ceil })",
         ),
         (
@@ -214,19 +212,18 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
             "BatchNorm",
             "batch_norm_param { scale_bias: true }",
             "BatchNorm(BatchNormParams { use_global_stats: None, moving_average_fraction: 0.999, \
-             eps: 1e-5, scale_bias: Some(ScaleBias { scale_filler: Constant { value: 1.0 }, \
-             bias_filler: Constant { value: 0.0 } }) })",
+             eps: 1e-5, scale_bias: Some(ScaleBias { scale_filler: Filler { kind: Constant, value: 1.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, \
+             bias_filler: Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn } }) })",
         ),
         (
             "Scale",
             "",
-            "Scale(ScaleParams { axis: 1, num_axes: 1, bias_term: false, filler: Constant { \
-             value: 1.0 }, bias_filler: Constant { value: 0.0 } })",
+            "Scale(ScaleParams { axis: 1, num_axes: 1, bias_term: false, filler: Filler { kind: Constant, value: 1.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn }, bias_filler: Filler { kind: Constant, value: 0.0, min: 0.0, max: 1.0, mean: 0.0, std: 1.0, variance_norm: FanIn } })",
         ),
         (
             "Eltwise",
             "bottom: 'z' eltwise_param { coeff: 1 coeff: 2 }",
-            "Eltwise(EltwiseParams { operation: Sum { coefficients: [1.0, 2.0] } })",
+            "Eltwise(EltwiseParams { operation: Sum([1.0, 2.0]) })",
         ),
         ("Concat", "", "Concat(ConcatParams { axis: 1 })"),
         (

@@ -1,7 +1,7 @@
 //! Nets: layers in common, phases, old notations, warnings.
 
 use super::{layer, layer_error, net, net_error};
-use crate::spec::{HeightWidth, LayerKind, NetSpec, NetState, ParamSpec, Phase};
+use crate::spec::{LayerKind, NetSpec, NetState, ParamSpec, Phase};
 use std::path::Path;
 
 #[test]
@@ -62,10 +62,10 @@ layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'y'
 layer { name: 'r' type: 'ReLU' bottom: 'y' top: 'y' convolution_param { num_output: 2 } }");
     let warnings: Vec<_> = net.warnings.iter().map(ToString::to_string).collect();
     let expected = [
-        "net.prototxt:1: field 'default_forward_type' of the net is not known and ignored",
-        "net.prototxt:3: field 'forward_math' of layer 'c' is not known and ignored",
-        "net.prototxt:5: field 'convolution_param.cudnn_convolution_algo_seeker' of layer 'c' is not known and ignored",
-        "net.prototxt:6: field 'convolution_param' of layer 'r' is not known and ignored",
+        "net.prototxt:1: field 'default_forward_type' of the net has no effect here",
+        "net.prototxt:3: field 'forward_math' of layer 'c' has no effect here",
+        "net.prototxt:5: field 'convolution_param.cudnn_convolution_algo_seeker' of layer 'c' has no effect here",
+        "net.prototxt:6: field 'convolution_param' of layer 'r' has no effect here",
     ];
     assert_eq!(warnings, expected);
 }
@@ -90,8 +90,8 @@ fn warnings_that_say_the_same_of_several_layers_collapse() {
     let text = [layer("a", "hue: 1"), layer("b", "hue: 2 shade: 1"), layer("c", "hue: 3")].concat();
     let lines = crate::prototxt::collapsed(&net(&text).warnings);
     let expected = [
-        "net.prototxt:1: field 'hue' of layer 'a' is not known and ignored … and 2 more like it",
-        "net.prototxt:2: field 'shade' of layer 'b' is not known and ignored",
+        "net.prototxt:1: field 'hue' of layer 'a' has no effect here … and 2 more like it",
+        "net.prototxt:2: field 'shade' of layer 'b' has no effect here",
     ];
     assert_eq!(lines, expected);
 }
@@ -226,11 +226,11 @@ fn a_net_predicts_images_as_its_data_are() {
         assert_eq!(images.new_size, images.transform.new_size);
         (images.transform.is_rgb, images.transform.new_size)
     };
-    let of_files = Some(HeightWidth::square(32));
+    let of_files = Some([32; 2]);
     assert_eq!(predicting("type: 'Data' data_param { source: 'cifar' batch_size: 2 }"), (true, of_files));
     let input = "type: 'Input' input_param { shape { dim: 1 dim: 3 dim: 32 dim: 32 } shape { dim: 1 } }";
     assert_eq!(predicting(input), (false, of_files));
     assert_eq!(predicting("type: 'ImageData' image_data_param { source: 'l' }"), (false, None));
     let kept = "type: 'ImageData' image_data_param { source: 'l' is_rgb: true new_height: 9 new_width: 8 }";
-    assert_eq!(predicting(kept), (true, Some(HeightWidth { h: 9, w: 8 })));
+    assert_eq!(predicting(kept), (true, Some([9, 8])));
 }

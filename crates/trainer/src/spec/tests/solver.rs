@@ -1,6 +1,6 @@
 //! Solver files.
 
-use crate::spec::{LrPolicy, NetSource, NetState, Phase, Rampup, Regularization, SolverSpec};
+use crate::spec::{LearningRate, LrPolicy, NetSource, NetState, Phase, Rampup, Regularization, SolverSpec};
 use std::path::{Path, PathBuf};
 
 const LEAST: &str = "net: 'net.prototxt' base_lr: 0.1 lr_policy: 'fixed' max_iter: 10\n";
@@ -24,7 +24,7 @@ fn a_solver_has_caffes_defaults() {
     assert_eq!((spec.regularization, spec.random_seed), (Regularization::L2, None));
     assert_eq!((spec.snapshot.interval, spec.snapshot.after_train), (0, true));
     assert_eq!(spec.snapshot.prefix, Path::new("folder/solver"));
-    assert_eq!((spec.learning_rate.base_lr, &spec.learning_rate.policy), (0.1, &LrPolicy::Fixed));
+    assert_eq!((spec.learning_rate.base_lr, spec.learning_rate.policy), (0.1, LrPolicy::Fixed));
 }
 
 #[test]
@@ -38,7 +38,8 @@ fn everything_can_be_said() {
     assert_eq!(spec.warnings, []);
     assert_eq!((spec.tests[0].iterations, spec.test_interval, spec.test_initialization), (100, 500, false));
     assert_eq!(spec.tests[0].state, NetState::phase(Phase::Test));
-    assert_eq!(spec.learning_rate.policy, LrPolicy::Multistep { gamma: 0.1, stepvalues: vec![10, 20] });
+    let LearningRate { policy, gamma, stepvalues, .. } = &spec.learning_rate;
+    assert_eq!((*policy, *gamma, &stepvalues[..]), (LrPolicy::Multistep, 0.1, &[10, 20][..]));
     assert_eq!((spec.display, spec.average_loss, spec.iter_size), (20, 40, 2));
     assert_eq!((spec.momentum, spec.weight_decay, spec.regularization), (0.9, 0.0005, Regularization::L1));
     assert_eq!((spec.clip_gradients, spec.random_seed), (Some(35.0), Some(7)));
@@ -49,15 +50,16 @@ fn everything_can_be_said() {
 #[test]
 fn every_policy_reads_its_own_parameters() {
     let cases = [
-        ("'step' gamma: 0.1 stepsize: 5", LrPolicy::Step { gamma: 0.1, stepsize: 5 }),
-        ("'exp' gamma: 0.9", LrPolicy::Exp { gamma: 0.9 }),
-        ("'inv' gamma: 0.1 power: 0.75", LrPolicy::Inv { gamma: 0.1, power: 0.75 }),
-        ("'poly' power: 2", LrPolicy::Poly { power: 2.0 }),
-        ("'sigmoid' gamma: -0.1 stepsize: 5", LrPolicy::Sigmoid { gamma: -0.1, stepsize: 5 }),
+        ("'step' gamma: 0.1 stepsize: 5", (LrPolicy::Step, 0.1, 0.0, 5)),
+        ("'exp' gamma: 0.9", (LrPolicy::Exp, 0.9, 0.0, 0)),
+        ("'inv' gamma: 0.1 power: 0.75", (LrPolicy::Inv, 0.1, 0.75, 0)),
+        ("'poly' power: 2", (LrPolicy::Poly, 0.0, 2.0, 0)),
+        ("'sigmoid' gamma: -0.1 stepsize: 5", (LrPolicy::Sigmoid, -0.1, 0.0, 5)),
     ];
     for (text, expected) in cases {
         let spec = solver(&format!("net: 'n' base_lr: 1 max_iter: 10 lr_policy: {text}"));
-        assert_eq!((spec.learning_rate.policy, spec.warnings), (expected, vec![]), "{text}");
+        let LearningRate { policy, gamma, power, stepsize, .. } = spec.learning_rate;
+        assert_eq!(((policy, gamma, power, stepsize), spec.warnings), (expected, vec![]), "{text}");
     }
 }
 
@@ -124,12 +126,12 @@ fn solvers_refuse_what_cannot_work() {
         (
             policy("'plateau'"),
             2,
-            "lr_policy is \"plateau\", but must be fixed, step, exp, inv, multistep, poly, cosine or sigmoid",
+            "lr_policy is \"plateau\", expected fixed, step, exp, inv, multistep, poly, cosine or sigmoid",
         ),
         (policy("'step' gamma: 0.1"), 1, "stepsize is missing"),
         (policy("'step' gamma: 0.1 stepsize: 0"), 2, "stepsize is 0, but must be at least 1"),
         (policy("'step' gamma: -1 stepsize: 1"), 2, "gamma is -1, but must be a finite number from 0"),
-        (policy("'multistep' gamma: 0.1"), 1, "stepvalue is missing"),
+        (policy("'multistep' gamma: 0.1"), 1, "stepvalue must be given"),
         (
             policy("'multistep' gamma: 0.1 stepvalue: 5 stepvalue: 5"),
             2,
@@ -138,7 +140,7 @@ fn solvers_refuse_what_cannot_work() {
         (policy("'poly'"), 1, "power is missing"),
         (least("min_lr: 0.2"), 2, "min_lr is 0.2, but must be from 0 to base_lr"),
         (least("min_lr: nan"), 2, "min_lr is nan, but must be from 0 to base_lr"),
-        (least("rampup_lr: -1"), 2, "rampup_lr is -1, but must be a finite number from 0"),
+        (least("rampup_interval: 1 rampup_lr: -1"), 2, "rampup_lr is -1, but must be a finite number from 0"),
         (least("larc: true larc_policy: 'trust'"), 2, "larc_policy is \"trust\", expected scale or clip"),
         (least("larc: true larc_eta: 0"), 2, "larc_eta is 0, but must be a finite number above 0"),
         (
@@ -146,7 +148,11 @@ fn solvers_refuse_what_cannot_work() {
             3,
             "warmup_iter is 3, but must be 0 beside rampup_interval, another rise at the start",
         ),
-        (least("warmup_start_lr: -1"), 2, "warmup_start_lr is -1, but must be a finite number from 0"),
+        (
+            least("warmup_iter: 1 warmup_start_lr: -1"),
+            2,
+            "warmup_start_lr is -1, but must be a finite number from 0",
+        ),
         (
             least("momentum_policy: 'poly' max_momentum: 0.95"),
             2,
@@ -166,18 +172,20 @@ fn solvers_refuse_what_cannot_work() {
 
 #[test]
 fn what_has_no_effect_is_a_warning() {
-    let fields =
-        "gamma: 0.1\nsnapshot_format: HDF5\nlarc_eta: 0.1\nrms_decay: 0.98\nrampup_lr: 1\nmax_momentum: 0.99";
+    let fields = "gamma: 0.1\nsnapshot_format: HDF5\nlarc_eta: 0.1\nrms_decay: 0.98\nrampup_lr: 1\nmax_momentum: 0.99\ndelta: 1";
     let spec = solver(&format!("{LEAST}{fields}"));
     let warnings: Vec<_> = spec.warnings.iter().map(ToString::to_string).collect();
     let expected = [
-        "folder/solver.prototxt:2: the solver: gamma has no effect with lr_policy \"fixed\"",
-        "folder/solver.prototxt:3: the solver: snapshots are written as safetensors, so snapshot_format has no effect",
-        "folder/solver.prototxt:4: the solver: larc_eta has no effect without larc",
-        "folder/solver.prototxt:5: the solver: rms_decay has no effect with the type SGD",
-        "folder/solver.prototxt:6: the solver: rampup_lr has no effect without rampup_interval",
-        "folder/solver.prototxt:7: the solver: max_momentum has no effect while momentum_policy is fixed",
+        (2, "gamma"),
+        (4, "larc_eta"),
+        (5, "rms_decay"),
+        (6, "rampup_lr"),
+        (7, "max_momentum"),
+        (8, "delta"),
     ];
+    let expected = expected.map(|(line, field)| {
+        format!("folder/solver.prototxt:{line}: field '{field}' of the solver has no effect here")
+    });
     assert_eq!(warnings, expected);
 }
 
@@ -204,7 +212,7 @@ fn nets_for_training_and_testing() {
     let net = spec.train_net.load().unwrap();
     assert_eq!((net.layers[0].name.as_str(), spec.tests[0].net.load().unwrap()), ("r", net.clone()));
     let warning = spec.warnings[0].to_string();
-    assert_eq!(warning, "folder/solver.prototxt:2: field 'extra' of layer 'r' is not known and ignored");
+    assert_eq!(warning, "folder/solver.prototxt:2: field 'extra' of layer 'r' has no effect here");
 }
 
 #[test]
