@@ -8,11 +8,9 @@ use image::{Rgb, RgbImage, codecs::jpeg::JpegEncoder};
 use rayon::prelude::*;
 use std::{fs, path::Path, sync::Arc, time::Instant};
 use tensor::Device;
-use trainer::{
-    data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample},
-    group::Share,
-    spec::{ColorJitter, TransformParams},
-};
+use trainer::data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample};
+use trainer::group::Share;
+use trainer::spec::{ColorJitter, TransformParams};
 
 const FILES: u32 = 64;
 const MINI_BATCH: usize = 64;

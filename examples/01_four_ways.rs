@@ -2,10 +2,8 @@
 //!
 //! `cargo run --release --example 01_four_ways`
 
-use microbatch::{
-    cudnn_layers::conv::{ConvBackend, ConvOp, Facts, kernel_id, operand_lens},
-    tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut},
-};
+use microbatch::cudnn_layers::conv::{ConvBackend, ConvOp, Facts, kernel_id, operand_lens};
+use microbatch::tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut};
 use std::{error::Error, time::Instant};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {

@@ -2,14 +2,12 @@
 //!
 //! `cargo run --release --example 04_wr_on_a_kernel`
 
-use microbatch::{
-    cudnn_layers::conv::{ProfileOptions, profiler},
-    planner::{
-        Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Fronts, Kernel, KernelId, Layout, Math,
-        PlanOptions, WorkspacePolicy, plan, profile,
-    },
-    tensor::{Cpu, Device},
+use microbatch::cudnn_layers::conv::{ProfileOptions, profiler};
+use microbatch::planner::{
+    Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Fronts, Kernel, KernelId, Layout, Math,
+    PlanOptions, WorkspacePolicy, plan, profile,
 };
+use microbatch::tensor::{Cpu, Device};
 use std::error::Error;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {

@@ -3,11 +3,9 @@
 //!
 //! `cargo run --release --example 06_split_equals_undivided`
 
-use microbatch::{
-    cudnn_layers::conv::{ConvBackend, ConvOp, Runner, kernel_id, operand_lens},
-    planner::{Configuration, Run},
-    tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut},
-};
+use microbatch::cudnn_layers::conv::{ConvBackend, ConvOp, Runner, kernel_id, operand_lens};
+use microbatch::planner::{Configuration, Run};
+use microbatch::tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut};
 use std::error::Error;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {

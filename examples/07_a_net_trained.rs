@@ -2,11 +2,12 @@
 //!
 //! `cargo run --release --example 07_a_net_trained`
 
+use microbatch::planner::{Bytes, PlanOptions};
+use microbatch::tensor::{Cpu, Device};
+use microbatch::trainer::{NetRun, Training};
 use microbatch::{
-    cudnn_layers::conv::ProfileOptions,
-    planner::{Bytes, PlanOptions},
-    tensor::{Cpu, Device},
-    trainer::{NetRun, Training, layers::BuildOptions, planning::Planning, spec::SolverSpec},
+    cudnn_layers::conv::ProfileOptions, trainer::layers::BuildOptions, trainer::planning::Planning,
+    trainer::spec::SolverSpec,
 };
 use std::{error::Error, path::Path};
 

@@ -3,10 +3,8 @@
 
 use crate::Error;
 use serde::Serialize;
-use std::{
-    fmt::Display,
-    io::{self, Write},
-};
+use std::fmt::Display;
+use std::io::{self, Write};
 
 /// The version of the reports in JSON: it rises when a field changes its name or meaning.
 const VERSION: u32 = 1;

@@ -1,15 +1,11 @@
 //! The devices of this machine, as a user sees them.
 
-use crate::{
-    Error,
-    tables::{RecordedDevice, Shipped},
-};
+use crate::Error;
+use crate::tables::{RecordedDevice, Shipped};
 use serde::Serialize;
 use std::fmt;
-use tensor::{
-    AxisOrder, Cpu, Device, ElementType, Format,
-    cuda::{self, Cuda},
-};
+use tensor::cuda::{self, Cuda};
+use tensor::{AxisOrder, Cpu, Device, ElementType, Format};
 
 /// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose
 /// products may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works,

@@ -1,12 +1,7 @@
 //! The examples: the command with one model of `models/` and defaults that suit the device.
 
-use crate::{
-    Error,
-    args::{Batch, ImageShape, PlanArgs, RunArgs, TimeArgs, TrainArgs},
-    commands,
-    console::tell_panics_in_a_sentence,
-    finish, refuse,
-};
+use crate::args::{Batch, ImageShape, PlanArgs, RunArgs, TimeArgs, TrainArgs};
+use crate::{Error, commands, console::tell_panics_in_a_sentence, finish, refuse};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::{path::PathBuf, process::ExitCode};
 

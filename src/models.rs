@@ -2,10 +2,8 @@
 
 use crate::Error;
 use std::{fs, path::Path};
-use trainer::{
-    prototxt::SpecError,
-    spec::{NetSource, NetSpec, SolverSpec},
-};
+use trainer::prototxt::SpecError;
+use trainer::spec::{NetSource, NetSpec, SolverSpec};
 
 /// One folder of `models/`.
 pub(crate) struct Model {

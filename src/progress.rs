@@ -3,12 +3,8 @@
 use crate::console::complain;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use planner::Progress;
-use std::{
-    ops::Deref,
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
-    thread,
-    time::Duration,
-};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::{ops::Deref, thread, time::Duration};
 
 /// Between two lines.
 const EVERY: Duration = Duration::from_secs(5);

@@ -1,13 +1,9 @@
 //! The signals that ask to stop: Ctrl-C, a batch system that wants its machine back, a terminal that closes.
 
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    flag,
-};
-use std::{
-    io,
-    sync::{Arc, OnceLock},
-};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::io;
+use std::sync::{Arc, OnceLock};
 use trainer::{NetError, Stop, host};
 
 static STOP: OnceLock<Stop> = OnceLock::new();

@@ -7,10 +7,8 @@ mod fixtures;
 
 mod cuda {
     use crate::fixtures::{Folder, text};
-    use std::{
-        process::{Output, Stdio},
-        sync::{Mutex, PoisonError},
-    };
+    use std::process::{Output, Stdio};
+    use std::sync::{Mutex, PoisonError};
     use tensor::{Arena, Device, cuda::probe};
 
     /// One test at a time.

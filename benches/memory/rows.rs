@@ -2,14 +2,10 @@
 
 use super::{Bench, COMMAND, EVERYTHING, Outcome};
 use serde_json::Value;
-use std::{
-    env, fs,
-    io::{Read, Write},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, path::PathBuf, thread};
 
 impl Bench {
     pub(super) fn text(&self, name: &str, default: &str) -> String {

@@ -2,11 +2,9 @@
 
 use super::{Bench, EVERYTHING, Outcome, rows::words};
 use serde_json::Value;
-use std::{
-    fs,
-    process::{Child, Command},
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 impl Bench {
     /// Trains ResNet-50 twice, keeping everything and in half of that memory: losses alike, memory flat.

@@ -4,11 +4,9 @@ use super::recorded_tables;
 use planner::*;
 use std::{error::Error, fs, time::Instant};
 use tensor::Device;
-use trainer::{
-    Net,
-    layers::{BuildOptions, SyntheticData},
-    spec::{NetSpec, Phase},
-};
+use trainer::Net;
+use trainer::layers::{BuildOptions, SyntheticData};
+use trainer::spec::{NetSpec, Phase};
 
 /// The tables in FP32 that are part of the command, in the order in which it joins them.
 const SHIPPED: [(&str, u32, &str); 8] = [

@@ -1,11 +1,8 @@
 //! Gives the CPU kernels of this build a name, so that measurements of other kernels are not taken for theirs: a hash
 //! of their sources, the compiler and how it optimises.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
+use std::{env, fs, process::Command};
 
 /// What the speed of a convolution on the CPU depends on. `tensor` is not beside a package from a registry; there the
 /// version of the package says enough.

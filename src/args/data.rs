@@ -1,9 +1,7 @@
 //! One's own images, and images that are drawn.
 
-use super::{
-    DEFAULT_SEED,
-    values::{count, part},
-};
+use super::DEFAULT_SEED;
+use super::values::{count, part};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trainer::data::MOST_CLASSES;

@@ -20,10 +20,8 @@ pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, Trained
 
 pub use values::{Batch, ImageShape, Link};
 
-use crate::{
-    Error, device,
-    shapes::{ShapeSpec, parse_shape},
-};
+use crate::shapes::{ShapeSpec, parse_shape};
+use crate::{Error, device};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;

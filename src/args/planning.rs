@@ -1,10 +1,8 @@
 //! How convolutions are planned.
 
-use super::{
-    environment::{LIMIT, POLICY, TOTAL},
-    measuring::MeasuringArgs,
-    values::{exact, max_error},
-};
+use super::environment::{LIMIT, POLICY, TOTAL};
+use super::measuring::MeasuringArgs;
+use super::values::{exact, max_error};
 use crate::Error;
 use clap::Args;
 use memory::policy::MemoryPolicy;

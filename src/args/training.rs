@@ -1,9 +1,7 @@
 //! Training a net, and what is done with its weights.
 
-use super::{
-    DEFAULT_SEED, PlanningArgs, RunArgs,
-    values::{ImageShape, count, image_shape, positive},
-};
+use super::values::{ImageShape, count, image_shape, positive};
+use super::{DEFAULT_SEED, PlanningArgs, RunArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 

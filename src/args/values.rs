@@ -1,10 +1,8 @@
 //! Reading the values of options.
 
 use planner::{Bytes, ConvOp};
-use std::{
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use tensor::Cpu;
 
 /// Channels, height and width of an image, if given.

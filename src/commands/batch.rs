@@ -1,20 +1,14 @@
 //! `--batch max`: the largest mini-batch that a budget of device memory holds, found by planning, not by running.
 
-use super::{
-    budget::{Goal, too_small},
-    origin::{Origin, in_math},
-};
+use super::budget::{Goal, too_small};
+use super::origin::{Origin, in_math};
 use crate::Error;
 use figures::{BatchPoint, BatchReport};
 use memory::ArenaLayout;
 use planner::{Bytes, PlanOptions};
 use std::collections::BTreeSet;
-use trainer::{
-    Net, NetError,
-    layers::BuildOptions,
-    planning::{Rates, estimated_costs},
-    spec::NetSpec,
-};
+use trainer::planning::{Rates, estimated_costs};
+use trainer::{Net, NetError, layers::BuildOptions, spec::NetSpec};
 
 /// A net of any mini-batch, and the memory that it may take.
 pub(super) struct BatchSearch {

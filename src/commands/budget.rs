@@ -4,10 +4,8 @@
 use super::origin::Origin;
 use crate::Error;
 use figures::{BudgetReport, ScheduleReport};
-use memory::{
-    Action, ArenaLayout, Outline, Room,
-    policy::{BelowFloor, MemoryPolicy},
-};
+use memory::policy::{BelowFloor, MemoryPolicy};
+use memory::{Action, ArenaLayout, Outline, Room};
 use planner::{Bytes, ConvOp, Fronts, Headroom, Kernel, Plan, PlanOptions};
 use trainer::{Net, NetError, planning::Rates};
 

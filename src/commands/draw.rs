@@ -1,16 +1,10 @@
 //! Writing figures into files.
 
 use crate::{Console, Error};
-use ::figures::{
-    PlanReport, ScalingReport,
-    draw::{Data, Figure},
-    scaling_figure,
-    study::plan_figure,
-};
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use ::figures::draw::{Data, Figure};
+use ::figures::{PlanReport, ScalingReport, scaling_figure, study::plan_figure};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Draws a plan into the file that `--plot` names, if it names one; of several GPUs, what these bring.
 pub(super) fn plot(

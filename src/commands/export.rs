@@ -1,20 +1,13 @@
 //! `microbatch export`.
 
 use super::inputs::stand_in;
-use crate::{
-    Console, Error,
-    args::{ExportArgs, Target, TrainedArgs},
-    models::load_net,
-};
+use crate::args::{ExportArgs, Target, TrainedArgs};
+use crate::{Console, Error, models::load_net};
 use files::write_atomically;
 use std::collections::BTreeMap;
 use tensor::{Cpu, Device};
-use trainer::{
-    Net, export,
-    layers::BuildOptions,
-    snapshot::{NamedTensor, SnapshotError, Weights, save_tensors},
-    spec::Phase,
-};
+use trainer::snapshot::{NamedTensor, SnapshotError, Weights, save_tensors};
+use trainer::{Net, export, layers::BuildOptions, spec::Phase};
 
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {

@@ -1,28 +1,17 @@
 //! `microbatch figures`.
 
-use super::{
-    draw::{refused, write, write_data, write_figure},
-    origin::{Origin, in_math},
-    plan::shape_kernels,
-};
-use crate::{
-    Console, Error,
-    args::{DEFAULT_SEED, FiguresArgs, PlanningArgs, RunArgs},
-    models::Model,
-};
-use ::figures::{
-    draw::Figure,
-    study::{self, Study, claims, page},
-};
+use super::draw::{refused, write, write_data, write_figure};
+use super::origin::{Origin, in_math};
+use super::plan::shape_kernels;
+use crate::args::{DEFAULT_SEED, FiguresArgs, PlanningArgs, RunArgs};
+use crate::{Console, Error, models::Model};
+use ::figures::draw::Figure;
+use ::figures::study::{self, Study, claims, page};
 use planner::{BatchSizePolicy, Math, PlanOptions};
 use std::{collections::BTreeSet, fs, sync::Arc};
 use tensor::{AxisOrder, Device, ElementType};
-use trainer::{
-    Net,
-    layers::{BuildOptions, SyntheticData},
-    shapes::parse_csv,
-    spec::Phase,
-};
+use trainer::layers::{BuildOptions, SyntheticData};
+use trainer::{Net, shapes::parse_csv, spec::Phase};
 
 /// A net of the papers: its name, how the names of its figures begin, its title, its mini-batch, and channels, height
 /// and width of an image where only the data says.

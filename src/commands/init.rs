@@ -2,19 +2,13 @@
 
 use super::draw::{refused, write};
 use crate::{Console, Error, args::InitArgs, models::read_template, progress};
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 use tensor::Device;
-use trainer::{
-    Net,
-    data::Survey,
-    layers::{BuildOptions, SyntheticData},
-    own_images::{Recipe, transform},
-    snapshot::Weights,
-    spec::{NetSpec, Phase},
-};
+use trainer::layers::{BuildOptions, SyntheticData};
+use trainer::own_images::{Recipe, transform};
+use trainer::spec::{NetSpec, Phase};
+use trainer::{Net, data::Survey, snapshot::Weights};
 
 /// The net, the solver, and the lists of images to train and to validate with.
 const FILES: [&str; 4] = ["net.prototxt", "solver.prototxt", Recipe::LISTS[0], Recipe::LISTS[1]];

@@ -1,19 +1,13 @@
 //! What a net is built from besides its file, and what there is to say of that.
 
-use crate::{
-    Console, Error,
-    args::{DEFAULT_SEED, ImageShape, NetArgs, RunArgs, required},
-    models::load_net,
-};
+use crate::args::{DEFAULT_SEED, ImageShape, NetArgs, RunArgs, required};
+use crate::{Console, Error, models::load_net};
 use planner::Kernel;
 use tensor::{Cpu, Device};
-use trainer::{
-    Net,
-    group::Share,
-    layers::{BuildOptions, SyntheticData},
-    prototxt::{Warning, collapsed},
-    spec::{LayerKind, LayerSpec, NetSpec, Phase},
-};
+use trainer::layers::{BuildOptions, SyntheticData};
+use trainer::prototxt::{Warning, collapsed};
+use trainer::spec::{LayerKind, LayerSpec, NetSpec, Phase};
+use trainer::{Net, group::Share};
 
 /// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.
 pub(super) fn scaled_to(on_gpu: bool, mini_batch: usize) -> Option<usize> {

@@ -1,10 +1,7 @@
 //! `microbatch plan --list`: what was recorded of a device.
 
-use crate::{
-    Console, Error,
-    args::PlanArgs,
-    tables::{RecordedDevice, Shipped, words},
-};
+use crate::tables::{RecordedDevice, Shipped, words};
+use crate::{Console, Error, args::PlanArgs};
 use cudnn_layers::conv::format;
 use figures::{Recorded, Table};
 use planner::{KernelId, Measurement};

@@ -29,11 +29,8 @@ pub(crate) use plan::plan;
 pub(crate) use time::time;
 pub(crate) use train::train;
 
-use crate::{
-    Error,
-    args::{Command, DataCommand, Family},
-    report::trace,
-};
+use crate::args::{Command, DataCommand, Family};
+use crate::{Error, report::trace};
 use ::figures::ActionSpan;
 use std::path::Path;
 

@@ -1,15 +1,9 @@
 //! Where the measurements of a plan come from: a device of this machine, or a table that was recorded on another.
 
 use super::inputs::{net_kernels, refuse};
-use crate::{
-    Console, Error,
-    args::{MeasuringArgs, PlanningArgs, RunArgs},
-    device::DeviceReport,
-    progress,
-    report::shown,
-    stop::stop,
-    tables::{RecordedDevice, is_of_gpu},
-};
+use crate::args::{MeasuringArgs, PlanningArgs, RunArgs};
+use crate::tables::{RecordedDevice, is_of_gpu};
+use crate::{Console, Error, device::DeviceReport, progress, report::shown, stop::stop};
 use cudnn_layers::conv::{ProfileOptions, format, geometry, kernel_id};
 use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
@@ -18,12 +12,8 @@ use planner::{
 };
 use std::path::Path;
 use tensor::{Cpu, Device, Format};
-use trainer::{
-    Group, NetError,
-    host::lockable,
-    planning::{Planning, Rates, Records},
-    spec::NetSpec,
-};
+use trainer::planning::{Planning, Rates, Records};
+use trainer::{Group, NetError, host::lockable, spec::NetSpec};
 
 /// Measurements, or the means to make them.
 pub(super) struct Origin {

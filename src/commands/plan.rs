@@ -1,20 +1,13 @@
 //! `microbatch plan`.
 
-use super::{
-    draw::plot,
-    inputs::{net_spec, scaled_to},
-    list::list,
-    origin::{Origin, in_format},
-    setup::{Planned, Recorded as RecordedPlans, Request, Session, verify},
-    write_trace,
-};
-use crate::{
-    Console, Error,
-    args::{Link, NetArgs, PlanArgs, ShapeArgs},
-    device::DeviceReport,
-    report::{Header, ShapesReport, measured_on},
-    shapes::{ShapeSpec, read_csv},
-};
+use super::inputs::{net_spec, scaled_to};
+use super::origin::{Origin, in_format};
+use super::setup::{Planned, Recorded as RecordedPlans, Request, Session, verify};
+use super::{draw::plot, list::list, write_trace};
+use crate::args::{Link, NetArgs, PlanArgs, ShapeArgs};
+use crate::report::{Header, ShapesReport, measured_on};
+use crate::shapes::{ShapeSpec, read_csv};
+use crate::{Console, Error, device::DeviceReport};
 use cudnn_layers::conv::{geometry, operand_lens};
 use figures::{
     BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,

@@ -4,10 +4,8 @@ use super::draw::write_drawing;
 use crate::Error;
 use figures::{LearningCurve, learning_curves};
 use serde_json::Value;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Draws what trainings displayed and tested, by iteration or by the `seconds` of iterations, from their logs.
 pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<(), Error> {

@@ -1,28 +1,14 @@
 //! `microbatch predict`.
 
-use super::{
-    inputs::refuse,
-    setup::{Recorded, Request, Session},
-    test::check_end,
-};
-use crate::{
-    Console, Error,
-    args::{Batch, DEFAULT_SEED, PredictArgs},
-    models::load_net,
-    report::Header,
-    stop::stop,
-};
+use super::setup::{Recorded, Request, Session};
+use super::{inputs::refuse, test::check_end};
+use crate::args::{Batch, DEFAULT_SEED, PredictArgs};
+use crate::{Console, Error, models::load_net, report::Header, stop::stop};
 use serde::Serialize;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-use trainer::{
-    data::{ImageRecords, dimensions, is_image},
-    snapshot::Weights,
-    solver::best_classes,
-    spec::Phase,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use trainer::data::{ImageRecords, dimensions, is_image};
+use trainer::{snapshot::Weights, solver::best_classes, spec::Phase};
 
 #[derive(Serialize)]
 struct Report {

@@ -1,25 +1,19 @@
 //! `microbatch profile`.
 
-use super::{
-    draw::{refused, write},
-    inputs::{net_kernels, net_spec, refuse},
-    origin::in_format,
-    plan::{convolutions, largest, shape_kernels},
-};
+use super::draw::{refused, write};
+use super::inputs::{net_kernels, net_spec, refuse};
+use super::origin::in_format;
+use super::plan::{convolutions, largest, shape_kernels};
 use crate::{Console, Error, args::ProfileArgs, progress, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
 use files::try_writing;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use tensor::Device;
-use trainer::{
-    host::check_memory,
-    planning::{Planning, Records},
-};
+use trainer::host::check_memory;
+use trainer::planning::{Planning, Records};
 
 #[derive(Serialize)]
 struct Report {

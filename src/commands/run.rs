@@ -1,12 +1,8 @@
 //! `microbatch run`: another program, under the library that divides its convolutions.
 
 use crate::{Error, args::PreloadArgs};
-use std::{
-    env::{current_exe, var_os},
-    os::unix::process::CommandExt,
-    path::PathBuf,
-    process::Command,
-};
+use std::env::{current_exe, var_os};
+use std::{os::unix::process::CommandExt, path::PathBuf, process::Command};
 
 /// Becomes the program: what ends it and with what status is its own affair.
 pub(super) fn run(args: &PreloadArgs) -> Result<(), Error> {

@@ -1,29 +1,20 @@
 //! What the subcommands that run a net have in common.
 
-use super::{
-    batch::BatchSearch,
-    budget::{self, Budget, Goal},
-    inputs::{ranks_note, refuse, scaled_to, stand_in, synthetic, warn},
-    origin::{Origin, in_math},
-};
-use crate::{
-    Console, Error,
-    args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs},
-    progress,
-    report::{Header, NetReport},
-};
+use super::batch::BatchSearch;
+use super::budget::{self, Budget, Goal};
+use super::inputs::{ranks_note, refuse, scaled_to, stand_in, synthetic, warn};
+use super::origin::{Origin, in_math};
+use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
+use crate::report::{Header, NetReport};
+use crate::{Console, Error, progress};
 use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
 use memory::{Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use tensor::Device;
-use trainer::{
-    Group, Net, NetRun, PlanOrigin,
-    host::{self, check_memory},
-    layers::BuildOptions,
-    net::RunLayout,
-    planning::{self, PlanRecord, ScheduleRecord, Verified},
-    spec::{NetSpec, Phase},
-};
+use trainer::host::{self, check_memory};
+use trainer::planning::{self, PlanRecord, ScheduleRecord, Verified};
+use trainer::spec::{NetSpec, Phase};
+use trainer::{Group, Net, NetRun, PlanOrigin, layers::BuildOptions, net::RunLayout};
 
 /// Nets that are built and wait for their plans: the one way from there to a run.
 pub(super) struct Session {

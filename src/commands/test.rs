@@ -1,22 +1,16 @@
 //! `microbatch test`.
 
 use super::setup::{Recorded, Request, Session, announce};
-use crate::{
-    Console, Error,
-    args::{Batch, TestArgs},
-    models::load_net,
-    progress,
-    report::{Header, confusion_table, output_lines},
-    stop::{exit_code, stop},
-};
+use crate::args::{Batch, TestArgs};
+use crate::report::{Header, confusion_table, output_lines};
+use crate::stop::{exit_code, stop};
+use crate::{Console, Error, models::load_net, progress};
 use figures::{BudgetReport, MemoryEstimate, PlanReport, six_digits};
 use serde::Serialize;
-use trainer::{
-    Execution, Net,
-    snapshot::{CopiedWeights, Weights},
-    solver::{Confusion, TestOutput},
-    spec::{LayerKind, LayerSpec, NetSpec, Phase},
-};
+use trainer::snapshot::{CopiedWeights, Weights};
+use trainer::solver::{Confusion, TestOutput};
+use trainer::spec::{LayerKind, LayerSpec, NetSpec, Phase};
+use trainer::{Execution, Net};
 
 #[derive(Serialize)]
 struct Report {

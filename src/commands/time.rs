@@ -1,18 +1,10 @@
 //! `microbatch time`.
 
-use super::{
-    draw::plot,
-    inputs::net_spec,
-    ranks::on_each,
-    setup::{Recorded, Request, Session, announce},
-    write_trace,
-};
-use crate::{
-    Console, Error,
-    args::{NetArgs, TimeArgs},
-    progress,
-    report::{Header, TimeRun},
-};
+use super::setup::{Recorded, Request, Session, announce};
+use super::{draw::plot, inputs::net_spec, ranks::on_each, write_trace};
+use crate::args::{NetArgs, TimeArgs};
+use crate::report::{Header, TimeRun};
+use crate::{Console, Error, progress};
 use figures::{ActionSpan, BatchReport, Comparison, ProfilingReport};
 use planner::BatchSizePolicy;
 use serde::Serialize;

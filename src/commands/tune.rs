@@ -1,23 +1,13 @@
 //! `microbatch tune`: AccUDNN's largest mini-batch in a budget of memory, and its learning rate.
 
-use super::{
-    batch::BatchSearch,
-    budget::Goal,
-    draw::plot,
-    inputs::{net_spec, refuse, stand_in},
-    origin::{Origin, in_math},
-    setup::{Request, Session},
-    time::timed,
-};
-use crate::{
-    Console, Error,
-    args::{Batch, PlanningArgs, TimeArgs, TuneArgs},
-    report::Header,
-};
-use memory::{
-    ArenaLayout,
-    policy::{self, Costs, MemoryPolicy, Speeds, TimedSize},
-};
+use super::inputs::{net_spec, refuse, stand_in};
+use super::origin::{Origin, in_math};
+use super::setup::{Request, Session};
+use super::{batch::BatchSearch, budget::Goal, draw::plot, time::timed};
+use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};
+use crate::{Console, Error, report::Header};
+use memory::ArenaLayout;
+use memory::policy::{self, Costs, MemoryPolicy, Speeds, TimedSize};
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
 use std::fmt;

@@ -5,10 +5,8 @@ use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport, Table, s
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
-use trainer::{
-    snapshot::CopiedWeights,
-    solver::{Confusion, StepReport, TestOutput},
-};
+use trainer::snapshot::CopiedWeights;
+use trainer::solver::{Confusion, StepReport, TestOutput};
 
 /// The state of a training at one iteration.
 #[derive(Clone, Debug, Serialize)]

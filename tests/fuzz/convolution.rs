@@ -1,14 +1,10 @@
 //! Every algorithm on one convolution.
 
-use crate::{
-    harness::{Accepted, Input, Random, Verdict, refuse},
-    mutate::pick,
-};
-use microbatch::{
-    cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, Runner, kernel_id, operand_lens},
-    planner::{Bytes, Configuration, Measurement, Run},
-    tensor::{ConvGeometry, Cpu, Device, Format, View, ViewMut, testing},
-};
+use crate::harness::{Accepted, Input, Random, Verdict, refuse};
+use crate::mutate::pick;
+use microbatch::cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, Runner, kernel_id, operand_lens};
+use microbatch::planner::{Bytes, Configuration, Measurement, Run};
+use microbatch::tensor::{ConvGeometry, Cpu, Device, Format, View, ViewMut, testing};
 use std::sync::LazyLock;
 
 /// What is run takes at most so many operations and elements.

@@ -1,21 +1,16 @@
 //! Data sets: IDX, CIFAR-10, images and lists of them, mean images.
 
-use crate::{
-    harness::{Accepted, Input, Random, Verdict, fuzz},
-    mutate::{Corpus, below, extreme, one_in, pick},
-};
+use crate::harness::{Accepted, Input, Random, Verdict, fuzz};
+use crate::mutate::{Corpus, below, extreme, one_in, pick};
 use flate2::{Compression, Crc, write::GzEncoder};
-use microbatch::trainer::{
-    data::{Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Phase, Transform, read_mean},
-    group::Share,
-    spec::{ColorJitter, Mean, TransformParams},
+use microbatch::trainer::data::{
+    Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Phase, Transform, read_mean,
 };
+use microbatch::trainer::group::Share;
+use microbatch::trainer::spec::{ColorJitter, Mean, TransformParams};
 use png::{BitDepth, ColorType};
-use std::{
-    fs,
-    io::{Cursor, Write},
-    sync::Arc,
-};
+use std::io::{Cursor, Write};
+use std::{fs, sync::Arc};
 use tensor::{Cpu, Device};
 
 /// Most elements of a mini-batch that is made here.

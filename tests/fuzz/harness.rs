@@ -6,17 +6,11 @@
 use crate::counting::{Usage, measured};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::{
-    collections::BTreeMap,
-    env, error, fmt, fs,
-    io::Write,
-    panic::{self, AssertUnwindSafe},
-    path::{Path, PathBuf},
-    process,
-    sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError},
-    thread,
-    time::{Duration, Instant},
-};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, env, error, fmt, fs, io::Write, process, thread};
 
 /// Where inputs and what is done with them come from.
 pub(crate) type Random = ChaCha8Rng;

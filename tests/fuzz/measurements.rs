@@ -1,15 +1,10 @@
 //! Cost tables, and the database made of them.
 
-use crate::{
-    harness::{Accepted, Random, Verdict, fuzz},
-    mutate::{Corpus, extreme, one_in, pick},
-};
-use microbatch::{
-    files::database::{Database, folder_name},
-    planner::{
-        BatchSizePolicy, Bytes, CostTable, Fronts, Kernel, KernelId, PlanOptions, WorkspacePolicy, coverage,
-        plan,
-    },
+use crate::harness::{Accepted, Random, Verdict, fuzz};
+use crate::mutate::{Corpus, extreme, one_in, pick};
+use microbatch::files::database::{Database, folder_name};
+use microbatch::planner::{
+    BatchSizePolicy, Bytes, CostTable, Fronts, Kernel, KernelId, PlanOptions, WorkspacePolicy, coverage, plan,
 };
 use std::fs;
 

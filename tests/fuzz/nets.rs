@@ -1,28 +1,18 @@
 //! Nets: read, built, planned and laid out, and run if they are small.
 
-use crate::{
-    convolution::{MOST_ELEMENTS, MOST_FLOPS, device},
-    harness::{Accepted, Input, Random, Verdict, fuzz},
-    mutate::{Corpus, below, extent, extreme, one_in, pick},
+use crate::convolution::{MOST_ELEMENTS, MOST_FLOPS, device};
+use crate::harness::{Accepted, Input, Random, Verdict, fuzz};
+use crate::mutate::{Corpus, below, extent, extreme, one_in, pick};
+use microbatch::cudnn_layers::conv::{ConvBackend, geometry};
+use microbatch::planner::{
+    BatchSizePolicy, Bytes, Headroom, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
+    WorkspacePolicy,
 };
-use microbatch::{
-    cudnn_layers::conv::{ConvBackend, geometry},
-    memory::Room,
-    planner::{
-        BatchSizePolicy, Bytes, Headroom, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
-        WorkspacePolicy,
-    },
-    tensor::Device,
-    trainer::{
-        Net, NetRun,
-        layers::{BuildOptions, SyntheticData},
-        net::RunLayout,
-        planning::{Planning, header},
-        prototxt,
-        spec::{NetSpec, Phase},
-        time::time,
-    },
-};
+use microbatch::trainer::layers::{BuildOptions, SyntheticData};
+use microbatch::trainer::planning::{Planning, header};
+use microbatch::trainer::spec::{NetSpec, Phase};
+use microbatch::trainer::{Net, NetRun, prototxt};
+use microbatch::{memory::Room, tensor::Device, trainer::net::RunLayout, trainer::time::time};
 use rand::RngExt;
 use std::{fmt::Write, path::Path};
 

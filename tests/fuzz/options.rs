@@ -1,9 +1,7 @@
 //! Command lines.
 
-use crate::{
-    harness::{Accepted, Input, Random, Verdict, fuzz},
-    mutate::{Corpus, below, extreme, one_in, pick},
-};
+use crate::harness::{Accepted, Input, Random, Verdict, fuzz};
+use crate::mutate::{Corpus, below, extreme, one_in, pick};
 use clap::{CommandFactory, Parser};
 use microbatch::args::{Cli, Command, Environment, PlanningArgs};
 

@@ -1,14 +1,10 @@
 //! Convolutions as a user types them, and lists of them.
 
-use crate::{
-    convolution,
-    harness::{Accepted, Input, Random, Verdict, fuzz},
-    mutate::{Corpus, extent, one_in, pick},
-};
-use microbatch::{
-    cudnn_layers::conv::geometry,
-    shapes::{ShapeSpec, parse_shape, read_csv},
-};
+use crate::convolution;
+use crate::harness::{Accepted, Input, Random, Verdict, fuzz};
+use crate::mutate::{Corpus, extent, one_in, pick};
+use microbatch::cudnn_layers::conv::geometry;
+use microbatch::shapes::{ShapeSpec, parse_shape, read_csv};
 
 const SHAPES: [&str; 4] = [
     "n=2,c=3,h=9,w=8,k=4,r=3,s=2,pad=1,stride=2,dilation=1,groups=1,name=conv",

@@ -1,21 +1,13 @@
 //! Weights and solver states.
 
-use crate::{
-    convolution::device,
-    data::{idx_images, idx_labels},
-    harness::{Accepted, Random, fuzz},
-    mutate::{Corpus, one_in},
-    solvers::prepare,
-};
+use crate::data::{idx_images, idx_labels};
+use crate::harness::{Accepted, Random, fuzz};
+use crate::mutate::{Corpus, one_in};
+use crate::{convolution::device, solvers::prepare};
+use microbatch::trainer::snapshot::{Weights, load_solver_state, load_tensors, weights_path};
+use microbatch::trainer::{NetRun, Solver, TrainError, Training};
 use microbatch::{
-    tensor::Device,
-    trainer::{
-        NetRun, Solver, TrainError, Training,
-        layers::BuildOptions,
-        planning::PlanRecord,
-        snapshot::{Weights, load_solver_state, load_tensors, weights_path},
-        spec::SolverSpec,
-    },
+    tensor::Device, trainer::layers::BuildOptions, trainer::planning::PlanRecord, trainer::spec::SolverSpec,
 };
 use rand::SeedableRng;
 use std::{cell::RefCell, fs, path::Path};

@@ -1,21 +1,14 @@
 //! Solvers: read, prepared, and two steps and a test done if their nets are small.
 
-use crate::{
-    convolution::device,
-    harness::{Accepted, Input, Random, Verdict, fuzz},
-    mutate::{Corpus, below, extent, extreme, one_in, pick},
-    nets::{build_options, from_file, is_small, net},
-};
-use microbatch::{
-    cudnn_layers::conv::ProfileOptions,
-    planner::{Bytes, PlanOptions},
-    trainer::{
-        Net, NetRun, TrainError, Training,
-        layers::BuildOptions,
-        planning::{PlanRecord, Planning},
-        spec::{NetSource, NetState, SolverSpec},
-    },
-};
+use crate::convolution::device;
+use crate::harness::{Accepted, Input, Random, Verdict, fuzz};
+use crate::mutate::{Corpus, below, extent, extreme, one_in, pick};
+use crate::nets::{build_options, from_file, is_small, net};
+use microbatch::planner::{Bytes, PlanOptions};
+use microbatch::trainer::planning::{PlanRecord, Planning};
+use microbatch::trainer::spec::{NetSource, NetState, SolverSpec};
+use microbatch::trainer::{Net, NetRun, TrainError, Training};
+use microbatch::{cudnn_layers::conv::ProfileOptions, trainer::layers::BuildOptions};
 use std::{path::Path, time::Duration};
 
 const SOLVERS: [&str; 3] = [

@@ -1,9 +1,7 @@
 //! The command on a GPU, and where there is none.
 
-use crate::{
-    bad_input::assert_refused,
-    fixtures::{Folder, png, root},
-};
+use crate::bad_input::assert_refused;
+use crate::fixtures::{Folder, png, root};
 use serde_json::Value;
 use std::f64::consts::TAU;
 

@@ -1,10 +1,7 @@
 //! Running the command, and the small nets it is run on.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Output},
-};
+use std::process::{Command, Output};
+use std::{fs, path::PathBuf};
 use tempfile::TempDir;
 
 /// Two convolutions to which most algorithms apply, on the real digits.

@@ -3,13 +3,10 @@
 
 use crate::fixtures::{Folder, is_progress, png, text, without_progress};
 use serde_json::Value;
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read},
-    process::{Child, ChildStdout, Command, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread::sleep};
 
 const TRAIN: &str = "train --solver solver.prototxt --no-test --max-iter 1000000 --snapshot-prefix s/small";
 

@@ -1,9 +1,7 @@
 //! Memory and threads that the system refuses, and sizes that nothing holds: a sentence, soon.
 
-use crate::{
-    bad_input::assert_refused,
-    fixtures::{Folder, text},
-};
+use crate::bad_input::assert_refused;
+use crate::fixtures::{Folder, text};
 use std::process::{Command, Output};
 
 /// Runs the command with at most so many kB of address space.

@@ -1,9 +1,7 @@
 //! Policies for memory: runs in less of it than keeping everything takes.
 
-use crate::{
-    bad_input::assert_refused,
-    fixtures::{Folder, text},
-};
+use crate::bad_input::assert_refused;
+use crate::fixtures::{Folder, text};
 use serde_json::Value;
 
 /// Eight convolutions with what comes between them, so that there is much to keep and little to have at once.

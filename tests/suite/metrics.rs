@@ -1,9 +1,7 @@
 //! What a training writes for machines, what is drawn of it, and what its weights say of images.
 
-use crate::{
-    bad_input::assert_refused,
-    fixtures::{Folder, png, root, text},
-};
+use crate::bad_input::assert_refused;
+use crate::fixtures::{Folder, png, root, text};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::{fs, io::Read};

@@ -1,16 +1,12 @@
 //! One net on several devices: threads of one command, and processes as a launcher starts them.
 #![cfg(unix)]
 
-use crate::{
-    bad_input::assert_refused,
-    fixtures::{Folder, text, without_progress},
-};
+use crate::bad_input::assert_refused;
+use crate::fixtures::{Folder, text, without_progress};
 use serde_json::Value;
-use std::{
-    io::{BufRead, BufReader, Read},
-    net::TcpListener,
-    process::{Child, Command, Output, Stdio},
-};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
 
 const TRAIN: &str = "train --solver solver.prototxt --policy undivided --threads 1";
 

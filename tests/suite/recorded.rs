@@ -1,9 +1,7 @@
 //! `plan` from what was recorded on another machine.
 
-use crate::{
-    fixtures::{Folder, text},
-    plan::{ALEXNET, RECORDED, numbers, recorded, refused},
-};
+use crate::fixtures::{Folder, text};
+use crate::plan::{ALEXNET, RECORDED, numbers, recorded, refused};
 use serde_json::Value;
 use std::fs;
 

@@ -1,9 +1,7 @@
 //! `microbatch run`: a program runs under the library, and ends as it ends by itself.
 
-use crate::{
-    bad_input::assert_refused,
-    fixtures::{Folder, text},
-};
+use crate::bad_input::assert_refused;
+use crate::fixtures::{Folder, text};
 use std::{os::unix::process::ExitStatusExt, process::Command};
 
 /// A folder with a script and with a library that does nothing, and the variable that names it.

@@ -1,9 +1,7 @@
 //! `train`: its output, policies, snapshots.
 
-use crate::{
-    bad_input::assert_refused,
-    fixtures::{Folder, png, text},
-};
+use crate::bad_input::assert_refused;
+use crate::fixtures::{Folder, png, text};
 use serde_json::Value;
 use std::fs;
 

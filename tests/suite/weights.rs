@@ -1,9 +1,7 @@
 //! `--weights` and `export`.
 
-use crate::{
-    bad_input::assert_refused,
-    fixtures::{Folder, text},
-};
+use crate::bad_input::assert_refused;
+use crate::fixtures::{Folder, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -8,13 +8,10 @@
 //! needs at least, by which its rate counts. A blob that fits the GPU's second-level cache may be faster than a copy
 //! from memory; one below 8 MiB is limited by how fast this program launches.
 
-use cudnn_layers::{
-    AxisExtents,
-    activation::{self, Activation},
-    batch_norm::{self, Added, BatchNorm, RunningSums, Statistics},
-    bias, copy, pooling,
-    scale::{Affine, AffineGradients},
-};
+use cudnn_layers::activation::{self, Activation};
+use cudnn_layers::batch_norm::{self, Added, BatchNorm, RunningSums, Statistics};
+use cudnn_layers::scale::{Affine, AffineGradients};
+use cudnn_layers::{AxisExtents, bias, copy, pooling};
 use tensor::{
     Arena, AxisOrder, Cursor, Device, Format, PoolGeometry, Rounding, Span, TensorType, View, ViewMut,
     cuda::probe,

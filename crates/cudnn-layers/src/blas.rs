@@ -3,10 +3,8 @@
 use crate::status_call::{status_call, status_name};
 use cudarc::cublas::sys;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
-use tensor::{
-    Accumulate, ElementType, Format, Out, View, ViewMut,
-    cuda::{Cuda, CudaError, Library, Stream},
-};
+use tensor::cuda::{Cuda, CudaError, Library, Stream};
+use tensor::{Accumulate, ElementType, Format, Out, View, ViewMut};
 
 /// `call!(function(arguments))`: a function of cuBLAS, with its obligations, whose failure becomes an error that names
 /// it; the library is known to be there.

@@ -3,10 +3,8 @@
 
 use crate::AxisExtents;
 use std::ops::Range;
-use tensor::{
-    Accumulate, Cpu, Out,
-    cpu::{Lanes, SharedMut, WithLanes, dispatch},
-};
+use tensor::cpu::{Lanes, SharedMut, WithLanes, dispatch};
+use tensor::{Accumulate, Cpu, Out};
 
 /// Elements per task. Smaller blobs stay on the calling thread: waking another one costs as much as a few thousand
 /// elements.

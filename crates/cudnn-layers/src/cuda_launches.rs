@@ -2,10 +2,8 @@
 
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Accumulate, ElementType, Out, View, ViewMut,
-    cuda::{Arg, Cuda, Grid, Source},
-};
+use tensor::cuda::{Arg, Cuda, Grid, Source};
+use tensor::{Accumulate, ElementType, Out, View, ViewMut};
 
 /// `THREADS` and `TILE` of `common.cuh`.
 pub(crate) const THREADS: u32 = 256;

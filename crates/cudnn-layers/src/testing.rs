@@ -1,11 +1,8 @@
 //! What this crate's tests share: bodies that run on every device, and gradients by finite differences.
 
 use std::sync::{OnceLock, RwLock};
-use tensor::{
-    ALIGNMENT, Arena, Cpu, Device, Format, Out, Span, View, ViewMut,
-    cuda::CudaError,
-    testing::{assert_close, random},
-};
+use tensor::testing::{assert_close, random};
+use tensor::{ALIGNMENT, Arena, Cpu, Device, Format, Out, Span, View, ViewMut, cuda::CudaError};
 
 /// Rounding of a handful of operations per element.
 pub(crate) const FEW_ROUNDINGS: f64 = 2e-6;

@@ -1,10 +1,8 @@
 //! What stands for cuBLAS and cuDNN in a build without the feature `cuda`, where no GPU can be opened and nothing here
 //! ever runs.
 
-use crate::{
-    conv::{ConvError, ConvOp, Convolver},
-    cudnn::CudnnError,
-};
+use crate::conv::{ConvError, ConvOp, Convolver};
+use crate::cudnn::CudnnError;
 use planner::Math;
 use std::sync::Arc;
 use tensor::{ConvGeometry, Format, Out, View, cuda::Cuda};

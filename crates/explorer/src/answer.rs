@@ -2,10 +2,8 @@
 
 use crate::{question::PlanQuestion, state::Prepared};
 use ::memory::Room;
-use figures::{
-    PlanReport,
-    study::{limit_figure, plan_figure},
-};
+use figures::PlanReport;
+use figures::study::{limit_figure, plan_figure};
 use planner::{BatchSizePolicy::Undivided, Fronts, Headroom, Plan, PlanOptions};
 use serde::Serialize;
 use std::{error::Error, slice};

@@ -1,9 +1,7 @@
 //! What a budget of device memory allows.
 
-use crate::{
-    number::{ms, times},
-    table::Table,
-};
+use crate::number::{ms, times};
+use crate::table::Table;
 use planner::{
     Bytes, CostTable, Curve, Fronts, Headroom, Kernel, Plan, PlanError, PlanOptions, WorkspacePolicy,
 };

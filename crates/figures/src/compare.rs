@@ -1,10 +1,7 @@
 //! Undivided and divided, side by side.
 
-use crate::{
-    number::{ms, times},
-    plan::PlanReport,
-    table::Table,
-};
+use crate::number::{ms, times};
+use crate::{plan::PlanReport, table::Table};
 use serde::Serialize;
 use std::fmt;
 

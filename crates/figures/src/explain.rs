@@ -1,10 +1,7 @@
 //! Why a plan is as it is: what there was to choose from, and what more workspace would buy.
 
-use crate::{
-    budget::BudgetReport,
-    number::{ms, price},
-    table::Table,
-};
+use crate::number::{ms, price};
+use crate::{budget::BudgetReport, table::Table};
 use planner::{
     Bytes, Configuration, CostTable, Curve, DesirableSet, Explanation, Fronts, Kernel, Plan, PlanError,
     PlannedKernel,

@@ -1,9 +1,7 @@
 //! A plan: what each convolution kernel got and why, and what it adds up to.
 
-use crate::{
-    number::{deviation, ms, times},
-    table::Table,
-};
+use crate::number::{deviation, ms, times};
+use crate::table::Table;
 use planner::{
     Bytes, DivisionReport, Explanation, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
 };

@@ -1,10 +1,8 @@
 //! What several GPUs bring that train one net together.
 
-use crate::{
-    draw::{Axis, Drawn, Figure, Form, Panel, Tone},
-    number::{ms, percent},
-    table::Table,
-};
+use crate::draw::{Axis, Drawn, Figure, Form, Panel, Tone};
+use crate::number::{ms, percent};
+use crate::table::Table;
 use serde::Serialize;
 use std::fmt;
 

@@ -1,13 +1,9 @@
 //! What a policy for memory makes of an iteration.
 
-use crate::{
-    number::{bytes, ms},
-    table::Table,
-};
-use memory::{
-    Action, Buffer, Outline, StreamKind,
-    policy::{Fate, MemoryPlan},
-};
+use crate::number::{bytes, ms};
+use crate::table::Table;
+use memory::policy::{Fate, MemoryPlan};
+use memory::{Action, Buffer, Outline, StreamKind};
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;

@@ -1,11 +1,8 @@
 //! Writing a file so that its name never stands for half of it.
 
 use super::temporary::Temporary;
-use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::Path,
-};
+use std::io::{self, BufWriter, Write};
+use std::{fs::File, path::Path};
 
 /// Where bytes go until they are safe. Files are one kind; the tests have disks that fill up.
 pub(super) trait Sink: Write {

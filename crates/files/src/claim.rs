@@ -1,12 +1,10 @@
 //! Keeping a name for one process alone.
 
 use super::is_at;
-use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read, Write},
-    path::{Path, PathBuf},
-    process,
-};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process;
 
 /// How often the file is opened again because another process has just removed it.
 const ATTEMPTS: usize = 20;

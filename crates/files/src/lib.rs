@@ -12,13 +12,10 @@ mod temporary;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::hash_map::RandomState,
-    fs::{self, File, Metadata},
-    hash::{BuildHasher, Hasher},
-    io::{self, Read},
-    path::Path,
-};
+use std::fs::{self, File, Metadata};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Read};
+use std::{collections::hash_map::RandomState, path::Path};
 
 pub use atomic::{try_writing, write_atomically};
 pub use claim::{Claim, Claimed, claim};

@@ -1,13 +1,9 @@
 //! Files that are being written, and what becomes of those whose writer has died.
 
 use super::{is_at, random};
-use std::{
-    ffi::OsString,
-    fs::{self, File, OpenOptions, TryLockError},
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::{ffi::OsString, io, time::Duration};
 
 /// How often another name is tried when another process cleans up at the same moment.
 const ATTEMPTS: usize = 20;

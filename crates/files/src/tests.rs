@@ -1,11 +1,9 @@
 //! Files on real disks, and on disks that are full: whole or not at all, and nothing left behind.
 
 use super::{atomic::Sink, atomic::write_through, temporary::Temporary, *};
-use std::{
-    fs::OpenOptions,
-    io::{ErrorKind, Write},
-    time::{Duration, SystemTime},
-};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::time::{Duration, SystemTime};
 
 fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -5,12 +5,10 @@
 //! placed first and stays where it is; a workspace then lies in the largest hole of its action, so that what is
 //! promised here is what [`ArenaLayout`] does. Workspaces never meet, as no two actions compute at once.
 
-use crate::{
-    layout::ArenaLayout,
-    outline::{Outline, Scratch},
-    placement::{Placement, place},
-    schedule::{Action, Buffer, Place, Residence, Schedule},
-};
+use crate::layout::ArenaLayout;
+use crate::outline::{Outline, Scratch};
+use crate::placement::{Placement, place};
+use crate::schedule::{Action, Buffer, Place, Residence, Schedule};
 use planner::{ARENA_ALIGNMENT as ALIGNMENT, Bytes, ConvOp, Headroom, Kernel};
 use std::collections::HashMap;
 

@@ -2,14 +2,12 @@
 
 mod nets;
 
-use memory::{
-    Action::{self, Backward, Forward, Hold, Offload, Prefetch},
-    Buffer, Outline, Schedule, StreamKind,
-    policy::{
-        Algorithms, BelowFloor, Costs, Fate, LayerWork, MemoryPlan, Offloading, Speeds, TimedSize, accudnn,
-        floor, joint, learning_rate, simulate, tune, vdnn, vdnn_dyn,
-    },
+use memory::Action::{self, Backward, Forward, Hold, Offload, Prefetch};
+use memory::policy::{
+    Algorithms, BelowFloor, Costs, Fate, LayerWork, MemoryPlan, Offloading, Speeds, TimedSize, accudnn,
+    floor, joint, learning_rate, simulate, tune, vdnn, vdnn_dyn,
 };
+use memory::{Buffer, Outline, Schedule, StreamKind};
 use nets::{FP32, Net, TF32};
 use planner::Bytes;
 

@@ -1,7 +1,7 @@
 //! Residences, waits and places of schedules that are made by hand.
 
+use memory::Action::{self, Backward, Forward, Offload, Prefetch, Recompute, Update};
 use memory::{
-    Action::{self, Backward, Forward, Offload, Prefetch, Recompute, Update},
     ArenaLayout, Buffer, Outline, OutlineNode, OutlineParam, OutlineValue, Place, Schedule, ScheduleError,
 };
 use planner::Bytes;

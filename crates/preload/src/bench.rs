@@ -1,20 +1,14 @@
 //! Measuring a convolution on the GPU that it is to run on: every algorithm at every size of the batch-size policy.
 
-use crate::{
-    call::{Arguments, Call},
-    cudnn::{Raw, SUCCESS},
-    database::{keep, known},
-    driver::{Clock, Memory},
-    plan::{Plan, algorithms},
-    signature::{Signature, is_deterministic},
-};
+use crate::call::{Arguments, Call};
+use crate::cudnn::{Raw, SUCCESS};
+use crate::database::{keep, known};
+use crate::driver::{Clock, Memory};
+use crate::plan::{Plan, algorithms};
+use crate::signature::{Signature, is_deterministic};
 use planner::{Algorithm, Bytes, Configuration, ConvOp, Measurement};
-use std::{
-    collections::BTreeSet,
-    ptr::null_mut,
-    sync::OnceLock,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+use std::{collections::BTreeSet, ptr::null_mut, sync::OnceLock};
 
 /// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
 const HOPELESS: f64 = 1.5;

@@ -1,11 +1,9 @@
 //! The functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded.
 
 use crate::shared::{lock, warn};
-use std::{
-    collections::HashMap,
-    ffi::{CString, c_int, c_void},
-    sync::{LazyLock, Mutex},
-};
+use std::collections::HashMap;
+use std::ffi::{CString, c_int, c_void};
+use std::sync::{LazyLock, Mutex};
 
 /// A handle, a descriptor, a stream, an event, or an address in a GPU's memory.
 pub(crate) type Raw = *mut c_void;

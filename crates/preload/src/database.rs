@@ -1,19 +1,11 @@
 //! Measurements of earlier processes and for later ones, in the folder where the `microbatch` command has its own, which
 //! are of cuDNN's engines: the two have nothing to tell each other.
 
-use crate::{
-    driver::header,
-    settings::Settings,
-    shared::{lock, warn},
-    signature::Signature,
-};
+use crate::shared::{lock, warn};
+use crate::{driver::header, settings::Settings, signature::Signature};
 use files::database::Database;
 use planner::{CostTable, Kernel, Measurement};
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    ffi::c_int,
-    sync::Mutex,
-};
+use std::{collections::BTreeMap, collections::btree_map::Entry, ffi::c_int, sync::Mutex};
 
 /// What is known of this convolution at these sizes; nothing, unless measurements of such ones are kept.
 pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> Vec<Measurement> {

@@ -3,23 +3,14 @@
 //! A caller is told how much workspace to give for a convolution before it asks about the next one, and gives as much
 //! from then on. So it is told to give none, and all is divided again whenever another convolution runs.
 
-use crate::{
-    call::{Arguments, Call},
-    cudnn::{Raw, Status},
-    driver::{Memory, is_recording, relaxed, stream_number},
-    plan::Plan,
-    report,
-    settings::Settings,
-    shared::{lock, warn},
-};
+use crate::call::{Arguments, Call};
+use crate::cudnn::{Raw, Status};
+use crate::driver::{Memory, is_recording, relaxed, stream_number};
+use crate::shared::{lock, warn};
+use crate::{plan::Plan, report, settings::Settings};
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, divide_exact};
-use std::{
-    collections::BTreeMap,
-    ffi::c_int,
-    iter,
-    ptr::null_mut,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
+use std::{collections::BTreeMap, ffi::c_int, iter, ptr::null_mut};
 
 /// What a default of cuDNN takes, which nobody has measured: too long.
 pub(crate) const DEFAULT_MS: f64 = 1e6;

@@ -1,16 +1,10 @@
 //! What measuring needs of the CUDA driver.
 
-use crate::{
-    cudnn::{Raw, call, done},
-    shared::warn,
-};
+use crate::cudnn::{Raw, call, done};
+use crate::shared::warn;
 use planner::{Bytes, DeviceHeader};
-use std::{
-    ffi::{CStr, c_int, c_void},
-    fs,
-    iter::zip,
-    ptr::null_mut,
-};
+use std::ffi::{CStr, c_int, c_void};
+use std::{fs, iter::zip, ptr::null_mut};
 
 /// The GPU that the calling thread has selected.
 pub(crate) fn current_device() -> Option<c_int> {

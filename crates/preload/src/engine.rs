@@ -1,24 +1,15 @@
 //! Execution plans of cuDNN in whose place ours run: what a caller is told of them, and what they launch.
 
-use crate::{
-    bench::side_by_side_ms,
-    call::{Arguments, Call},
-    cudnn::{AlgorithmPerformance, Raw, Status, done, is_known},
-    descriptor::Descriptor,
-    division,
-    driver::{current_device, is_recording},
-    graph::{self, LoneConvolution},
-    plan::Plan,
-    settings::{Settings, USUAL_LIMIT},
-    shared::lock,
-    takeover::{ENGINE, Question, in_turn},
-};
-use std::{
-    collections::HashMap,
-    ffi::{c_int, c_void},
-    ptr::null_mut,
-    sync::{Arc, LazyLock, Mutex},
-};
+use crate::call::{Arguments, Call};
+use crate::cudnn::{AlgorithmPerformance, Raw, Status, done, is_known};
+use crate::driver::{current_device, is_recording};
+use crate::graph::{self, LoneConvolution};
+use crate::settings::{Settings, USUAL_LIMIT};
+use crate::takeover::{ENGINE, Question, in_turn};
+use crate::{bench::side_by_side_ms, descriptor::Descriptor, division, plan::Plan, shared::lock};
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::{collections::HashMap, ptr::null_mut};
 
 /// A plan of cuDNN that ours stands for.
 pub(crate) struct Replaced {

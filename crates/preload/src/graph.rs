@@ -1,18 +1,13 @@
 //! Operation graphs as their callers describe them: every descriptor of cuDNN's backend, attribute by attribute. cuDNN
 //! itself gives little of it back, and an execution plan outlives the descriptors that it was made of.
 
-use crate::{
-    cudnn::Raw,
-    shared::lock,
-    signature::{ALIGNMENT, Operand, Signature, numbers, places},
-};
+use crate::signature::{ALIGNMENT, Operand, Signature, numbers, places};
+use crate::{cudnn::Raw, shared::lock};
 use planner::ConvOp;
-use std::{
-    collections::{BTreeMap, HashMap},
-    ffi::{c_int, c_void},
-    slice,
-    sync::{Arc, LazyLock, Mutex},
-};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{c_int, c_void};
+use std::slice;
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// Types of attributes (`cudnnBackendAttributeType_t`).
 pub(crate) const INT64: c_int = 3;

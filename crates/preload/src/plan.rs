@@ -1,17 +1,11 @@
 //! What a convolution is divided into, and how, for every workspace that its caller may give.
 
-use crate::{
-    call::{Arguments, Call},
-    cudnn::{NOT_SUPPORTED, SUCCESS, Status},
-    descriptor::Descriptor,
-    signature::Signature,
-};
+use crate::call::{Arguments, Call};
+use crate::cudnn::{NOT_SUPPORTED, SUCCESS, Status};
+use crate::{descriptor::Descriptor, signature::Signature};
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
-use std::{
-    collections::BTreeMap,
-    ffi::c_int,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::{collections::BTreeMap, ffi::c_int, sync::atomic::Ordering::Relaxed};
 
 /// cuDNN's algorithms of an operation, in the order of its enum.
 pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {

@@ -1,20 +1,12 @@
 //! What each convolution got, why, and what it gains, for whoever sets `MICROBATCH_REPORT`.
 
-use crate::{
-    plan::Plan,
-    shared::{lock, warn},
-    signature::Signature,
-};
+use crate::shared::{lock, warn};
+use crate::{plan::Plan, signature::Signature};
 use planner::{Bytes, Configuration};
 use serde_json::Value;
-use std::{
-    collections::HashMap,
-    fs,
-    io::{self, Write},
-    path::Path,
-    process,
-    sync::{Arc, LazyLock, Mutex, OnceLock, atomic::Ordering::Relaxed},
-};
+use std::io::{self, Write};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::{collections::HashMap, fs, path::Path, process, sync::atomic::Ordering::Relaxed};
 
 /// What the report says of a convolution, in this order.
 const KEYS: [&str; 9] =

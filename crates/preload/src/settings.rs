@@ -3,13 +3,8 @@
 use crate::shared::warn;
 use files::database::{Database, default_folder};
 use planner::{BatchSizePolicy, Bytes};
-use std::{
-    env,
-    fmt::Display,
-    path::{Path, PathBuf},
-    str::FromStr,
-    sync::OnceLock,
-};
+use std::path::{Path, PathBuf};
+use std::{env, fmt::Display, str::FromStr, sync::OnceLock};
 
 const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
 const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";

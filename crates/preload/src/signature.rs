@@ -1,10 +1,7 @@
 //! What a convolution is, as its descriptors say.
 
-use crate::{
-    call::Call,
-    cudnn::{Raw, done},
-    descriptor::Descriptor,
-};
+use crate::cudnn::{Raw, done};
+use crate::{call::Call, descriptor::Descriptor};
 use planner::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 use std::{array::from_fn, ffi::c_int, fmt};
 

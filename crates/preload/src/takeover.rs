@@ -1,27 +1,19 @@
 //! What is done with calls that are taken over: which answers Find and Get give, and what the virtual algorithm runs.
 
-use crate::{
-    bench::measure,
-    call::{Arguments, Call},
-    cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known},
-    division::{self, DEFAULT_MS},
-    driver::{current_device, is_recording, relaxed},
-    plan::{Plan, algorithms},
-    report::{self, rounded},
-    settings::{Settings, USUAL_LIMIT},
-    shared::{lock, warn},
-    signature::Signature,
-};
+use crate::call::{Arguments, Call};
+use crate::cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Raw, SUCCESS, Status, is_known};
+use crate::division::{self, DEFAULT_MS};
+use crate::driver::{current_device, is_recording, relaxed};
+use crate::plan::{Plan, algorithms};
+use crate::report::{self, rounded};
+use crate::settings::{Settings, USUAL_LIMIT};
+use crate::shared::{lock, warn};
+use crate::{bench::measure, signature::Signature};
 use planner::{BatchSizePolicy, Configuration};
 use serde_json::json;
-use std::{
-    cell::Cell,
-    collections::HashMap,
-    ffi::c_int,
-    panic::{AssertUnwindSafe, catch_unwind},
-    slice,
-    sync::{Arc, LazyLock, Mutex, atomic::Ordering::Relaxed},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::{cell::Cell, collections::HashMap, ffi::c_int, slice, sync::atomic::Ordering::Relaxed};
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
 pub(crate) const VIRTUAL: c_int = 0x6d62;

@@ -4,12 +4,9 @@ use files::database::Database;
 use planner::{
     Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, KernelId, Layout, Math, Measurement,
 };
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-    sync::Once,
-};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs, sync::Once};
 
 /// A folder with the stubs and the programs, compiled.
 struct Stub(&'static Path);

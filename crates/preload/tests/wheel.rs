@@ -1,10 +1,7 @@
 //! The wheel: pip installs it without a network, and what it brings runs programs under the library.
 
-use std::{
-    env,
-    path::Path,
-    process::{Command, Output},
-};
+use std::process::{Command, Output};
+use std::{env, path::Path};
 
 fn run(command: &mut Command) -> Output {
     let output = command.output().expect("python3");

@@ -1,9 +1,7 @@
 //! One allocation for everything a net touches.
 
-use crate::{
-    ALIGNMENT, Address, Device, Element, Format, Span, TaggedBytes, View, ViewMut,
-    cuda::{CudaError, DeviceMemory, Stream},
-};
+use crate::cuda::{CudaError, DeviceMemory, Stream};
+use crate::{ALIGNMENT, Address, Device, Element, Format, Span, TaggedBytes, View, ViewMut};
 use std::{borrow::Cow, fmt};
 use thiserror::Error;
 

@@ -1,9 +1,7 @@
 //! The devices a net can run on.
 
-use crate::{
-    Cpu, Element, Format, View, ViewMut,
-    cuda::{Cuda, CudaError, Event, Pinned},
-};
+use crate::cuda::{Cuda, CudaError, Event, Pinned};
+use crate::{Cpu, Element, Format, View, ViewMut};
 use std::time::Instant;
 
 /// Where a net runs. Operations match on this in one place each, their contract file.

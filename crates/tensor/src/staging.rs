@@ -1,9 +1,7 @@
 //! The way of values from the host into a device's memory.
 
-use crate::{
-    ALIGNMENT, Arena, Device, Element, Format, MemoryError, Span, View, ViewMut,
-    cuda::{CudaError, Event, Pinned, Stream},
-};
+use crate::cuda::{CudaError, Event, Pinned, Stream};
+use crate::{ALIGNMENT, Arena, Device, Element, Format, MemoryError, Span, View, ViewMut};
 use bytemuck::Pod;
 use std::marker::PhantomData;
 

@@ -1,9 +1,7 @@
 //! Requests to stop, and whether the running work checks for them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A request to stop in good order, which a signal may make at any time. Clones are the same request.
 ///

@@ -1,22 +1,16 @@
 //! What the tests of nets and solvers share.
 
-use crate::{
-    error::NetError,
-    layers::BuildOptions,
-    net::{Net, NetLayout, RunLayout},
-    run::{MiniBatch, NetRun},
-    spec::{NetSpec, NetState},
-};
+use crate::net::{Net, NetLayout, RunLayout};
+use crate::run::{MiniBatch, NetRun};
+use crate::spec::{NetSpec, NetState};
+use crate::{error::NetError, layers::BuildOptions};
 use cudnn_layers::conv::{ConvBackend, ProfileOptions, profiler};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, DeviceHeader, Dtype, KernelId, Measurement, Plan, PlanOptions,
     Profiler, ProfilerError, Request, WorkspacePolicy,
 };
-use std::{
-    path::{Path, PathBuf},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::{sync::OnceLock, time::Duration};
 use tensor::{Arena, Cpu, Device, Element, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
 
 /// The shortest measurements there are: tests never depend on what is fastest.

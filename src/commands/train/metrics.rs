@@ -1,21 +1,15 @@
 //! What a training writes for machines while it runs: a log of JSON lines, and TensorBoard's files.
 
 use super::tensorboard::Board;
-use crate::{
-    Error,
-    args::TrainArgs,
-    commands::draw::refused,
-    report::{Header, StepLine, TestLines, TrainReport},
-};
+use crate::report::{Header, StepLine, TestLines, TrainReport};
+use crate::{Error, args::TrainArgs, commands::draw::refused};
 use figures::PlanReport;
 use files::{read_regular, try_writing, write_atomically};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use trainer::host::command_line;
 
 /// Where the numbers of a training go besides stdout.

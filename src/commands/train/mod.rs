@@ -6,22 +6,15 @@ mod progress;
 mod tensorboard;
 
 use super::ranks::on_each;
-use crate::{
-    Console, Error,
-    args::TrainArgs,
-    console::complain,
-    report::{StepLine, TestLines, TrainReport, TrainSummary},
-    stop::{exit_code, stop},
-};
+use crate::report::{StepLine, TestLines, TrainReport, TrainSummary};
+use crate::stop::{exit_code, stop};
+use crate::{Console, Error, args::TrainArgs, console::complain};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
 use std::collections::BTreeSet;
-use trainer::{
-    Group, Solver, Stop, TrainError, host,
-    snapshot::SnapshotPlace,
-    solver::{StepReport, TestOutput},
-};
+use trainer::solver::{StepReport, TestOutput};
+use trainer::{Group, Solver, Stop, TrainError, host, snapshot::SnapshotPlace};
 
 /// A training under way, and what it has said.
 struct Training<'a> {

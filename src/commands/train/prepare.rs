@@ -1,28 +1,16 @@
 //! From the command line to a training that is ready to begin.
 
-use crate::{
-    Console, Error,
-    args::{DEFAULT_SEED, TrainArgs, required},
-    commands::{
-        inputs::{ranks_note, refuse, scaled_to, synthetic, warn},
-        origin::Origin,
-        setup::{Planned, Session, announce},
-    },
-    models::load_solver,
-    report::{DataReport, Header, NetReport, TrainReport},
-};
+use crate::args::{DEFAULT_SEED, TrainArgs, required};
+use crate::commands::inputs::{ranks_note, refuse, scaled_to, synthetic, warn};
+use crate::commands::setup::{Planned, Session, announce};
+use crate::report::{DataReport, Header, NetReport, TrainReport};
+use crate::{Console, Error, commands::origin::Origin, models::load_solver};
 use planner::Bytes;
-use std::{
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
-};
-use trainer::{
-    Group, Solver, Training,
-    layers::BuildOptions,
-    planning::PlanRecord,
-    snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest},
-    spec::{NetSpec, SolverSpec},
-};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use trainer::snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest};
+use trainer::spec::{NetSpec, SolverSpec};
+use trainer::{Group, Solver, Training, layers::BuildOptions, planning::PlanRecord};
 
 /// What a snapshot says that has to be known before the nets are built.
 struct Resumed {

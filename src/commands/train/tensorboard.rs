@@ -1,12 +1,9 @@
 //! TensorBoard's event files: records with checksums, each a protobuf message `Event`.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write},
-    path::Path,
-    process,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{path::Path, process};
 use trainer::protobuf::Writer;
 
 /// A file of events.

@@ -1,11 +1,9 @@
 //! Batch normalisation on the CPU: one channel after the other, so that all passes but the first read from cache.
 
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
-use crate::{
-    AxisExtents,
-    cpu_loops::{elements, for_each_channel, for_each_plane, inlined, put, put_if_any, rectified},
-    cpu_sums::{Itself, SquaredDeviation, Terms, WithDeviation, channel_sums},
-};
+use crate::AxisExtents;
+use crate::cpu_loops::{elements, for_each_channel, for_each_plane, inlined, put, put_if_any, rectified};
+use crate::cpu_sums::{Itself, SquaredDeviation, Terms, WithDeviation, channel_sums};
 use tensor::{Accumulate, Cpu, Out, View, ViewMut, cpu::Lanes};
 
 pub(super) fn forward(

@@ -1,18 +1,13 @@
 //! Batch normalisation on the GPU.
 
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
-use crate::{
-    AxisExtents,
-    cuda_launches::{
-        Extents, RowGrids, add, destination, launch, launch_sums, numbers, of_channels, sources, threads,
-        tiles,
-    },
+use crate::AxisExtents;
+use crate::cuda_launches::{
+    Extents, RowGrids, add, destination, launch, launch_sums, numbers, of_channels, sources, threads, tiles,
 };
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Format, Out, View, ViewMut,
-    cuda::{Arg, Cuda, Grid},
-};
+use tensor::cuda::{Arg, Cuda, Grid};
+use tensor::{Format, Out, View, ViewMut};
 
 sources!("batch_norm.cu");
 

@@ -26,11 +26,8 @@ mod tests;
 pub use crate::scale::{Affine, AffineGradients};
 pub use cuda::channel_grid;
 
-use crate::{
-    AxisExtents,
-    activation::{self, Activation},
-    copy,
-};
+use crate::activation::{self, Activation};
+use crate::{AxisExtents, copy};
 use tensor::{Accumulate, Device, Format, Out, Space, View, ViewMut};
 
 /// What forward and backward have in common.

@@ -6,11 +6,9 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    AxisExtents,
-    activation::{self, Activation},
-    scale::{self, Affine, cpu, cuda},
-};
+use crate::AxisExtents;
+use crate::activation::{self, Activation};
+use crate::scale::{self, Affine, cpu, cuda};
 use tensor::{Device, Out, View, ViewMut};
 
 /// Adds `b` (one element per channel, the axis of `extents`) to `y`; with `relu`, the sum is rectified on the way.

@@ -2,10 +2,8 @@
 
 use super::*;
 use crate::testing::{FEW_ROUNDINGS, assert_same_bits, on_every_device, rectified};
-use tensor::{
-    Accumulate,
-    testing::{assert_close, random},
-};
+use tensor::Accumulate;
+use tensor::testing::{assert_close, random};
 
 /// Planes of one element, odd ones, some that four-element packs fill, and channels that are worth many blocks.
 const EXTENTS: [[usize; 3]; 11] = [

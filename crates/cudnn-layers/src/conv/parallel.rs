@@ -2,12 +2,8 @@
 
 use super::geometry;
 use planner::{Done, Measurement, Profiler, ProfilerError, Request, RequestError};
-use std::{
-    fmt,
-    ops::Range,
-    sync::{Mutex, PoisonError, mpsc::channel},
-    thread,
-};
+use std::sync::{Mutex, PoisonError};
+use std::{fmt, ops::Range, sync::mpsc::channel, thread};
 
 /// Opens a device, which takes a second, and gives what measures on it.
 pub type OpenProfiler = Box<dyn FnMut() -> Result<Box<dyn Profiler + Send>, ProfilerError> + Send>;
@@ -118,10 +114,8 @@ mod tests {
     use super::*;
     use crate::conv::kernel_id;
     use planner::{ConvOp, KernelId};
-    use std::{
-        collections::BTreeMap,
-        sync::{Arc, Barrier},
-    };
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Barrier};
     use tensor::{ConvGeometry, Format};
 
     fn requests(kernels: usize, sizes: u32) -> Vec<Request> {

@@ -1,11 +1,7 @@
 //! Convolutions as operation graphs of one operation: which engines there are for one, and how they are run.
 
-use super::{
-    Cudnn, CudnnError, Engine, EngineFacts,
-    api::call,
-    backend::{BehaviorNote, Descriptor, KnobType, NumericalNote},
-    handle::SMALL_WORKSPACE,
-};
+use super::backend::{BehaviorNote, Descriptor, KnobType, NumericalNote};
+use super::{Cudnn, CudnnError, Engine, EngineFacts, api::call, handle::SMALL_WORKSPACE};
 use crate::conv::operands::{self, operand_lens};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,

@@ -1,18 +1,12 @@
 //! A handle of cuDNN, and the convolutions that it runs.
 
-use super::{
-    CudnnError, CudnnVersion,
-    api::{call, version},
-};
+use super::api::{call, version};
+use super::{CudnnError, CudnnVersion};
 use cudarc::cudnn::sys;
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
-use tensor::{
-    Arena, Span,
-    cuda::{Cuda, Library, Stream},
-};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use tensor::cuda::{Cuda, Library, Stream};
+use tensor::{Arena, Span};
 
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
 const OLDEST: CudnnVersion = CudnnVersion(90_000);

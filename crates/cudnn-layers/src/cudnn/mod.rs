@@ -18,12 +18,12 @@ mod handle;
 
 #[cfg(not(feature = "cuda"))]
 pub use crate::without_cuda::{Cudnn, versions};
+#[cfg(feature = "cuda")]
+pub(crate) use engine::{Engine, EngineFacts};
 pub use error::{CudnnError, CudnnVersion};
 #[cfg(feature = "cuda")]
-pub use handle::{Cudnn, versions};
+pub(crate) use graph::{ConvGraph, Convolution, EngineConfig, ExecutionPlan, FALLBACK, LIKELY};
 #[cfg(feature = "cuda")]
-pub(crate) use {
-    engine::{Engine, EngineFacts},
-    graph::{ConvGraph, Convolution, EngineConfig, ExecutionPlan, FALLBACK, LIKELY},
-    handle::SMALL_WORKSPACE,
-};
+pub(crate) use handle::SMALL_WORKSPACE;
+#[cfg(feature = "cuda")]
+pub use handle::{Cudnn, versions};

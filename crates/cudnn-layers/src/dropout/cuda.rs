@@ -2,10 +2,8 @@
 
 use super::{Dropout, mix64};
 use crate::cuda_launches::{add, launch, numbers, of_type, sources, tiles};
-use tensor::{
-    Out, View,
-    cuda::{Arg, Cuda},
-};
+use tensor::cuda::{Arg, Cuda};
+use tensor::{Out, View};
 
 sources!("dropout.cu");
 

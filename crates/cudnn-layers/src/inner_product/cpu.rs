@@ -1,14 +1,10 @@
 //! The products on the CPU.
 
 use super::InnerProduct;
-use crate::{
-    AxisExtents,
-    cpu_loops::{for_each_column_block, inlined, put},
-};
-use tensor::{
-    Accumulate, Cpu, Out, View, ViewMut,
-    cpu::{LANES, Left, Matrix, block_gemm, gemm},
-};
+use crate::AxisExtents;
+use crate::cpu_loops::{for_each_column_block, inlined, put};
+use tensor::cpu::{LANES, Left, Matrix, block_gemm, gemm};
+use tensor::{Accumulate, Cpu, Out, View, ViewMut};
 
 /// The largest mini-batch whose products are bound by memory: above it, packing the weights pays.
 const MAX_SAMPLES: usize = 128;

@@ -3,10 +3,8 @@
 use super::Neighbourhood;
 use crate::cuda_launches::{Extents, add, launch, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Out, View, ViewMut,
-    cuda::{Cuda, Grid},
-};
+use tensor::cuda::{Cuda, Grid};
+use tensor::{Out, View, ViewMut};
 
 sources!("lrn.cu");
 

@@ -3,10 +3,8 @@
 use super::tap_size;
 use crate::cuda_launches::{Divisor, add, numbers, of_type, sources, threads};
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut,
-    cuda::{Arg, Cuda},
-};
+use tensor::cuda::{Arg, Cuda};
+use tensor::{Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut};
 
 sources!("pooling.cu");
 

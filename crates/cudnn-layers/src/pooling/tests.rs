@@ -3,10 +3,8 @@
 use super::*;
 use crate::testing::{FEW_ROUNDINGS, TestDevice, assert_same_bits, on_every_device, rectified};
 use rand::RngExt;
-use tensor::{
-    Rounding,
-    testing::{assert_close, random},
-};
+use tensor::Rounding;
+use tensor::testing::{assert_close, random};
 
 fn pool(shape: [usize; 4], window: [usize; 2], stride: [usize; 2], pad: [usize; 2]) -> PoolGeometry {
     let [n, c, h, w] = shape;

@@ -1,13 +1,11 @@
 //! Factors and biases on the CPU.
 
 use super::{Affine, AffineGradients};
-use crate::{
-    AxisExtents,
-    cpu_loops::{
-        elements, for_each_plane, for_each_run, inlined, items_per_task, put, put_if_any, rectified,
-    },
-    cpu_sums::{Itself, WithDeviation, channel_sums},
+use crate::AxisExtents;
+use crate::cpu_loops::{
+    elements, for_each_plane, for_each_run, inlined, items_per_task, put, put_if_any, rectified,
 };
+use crate::cpu_sums::{Itself, WithDeviation, channel_sums};
 use tensor::{Cpu, Out, View, ViewMut};
 
 pub(super) fn forward(

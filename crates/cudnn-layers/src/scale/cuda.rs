@@ -1,15 +1,13 @@
 //! Factors and biases on the GPU.
 
 use super::{Affine, AffineGradients};
-use crate::{
-    AxisExtents,
-    cuda_launches::{Extents, add, destination, launch, launch_sums, numbers, of_channels, sources, tiles},
+use crate::AxisExtents;
+use crate::cuda_launches::{
+    Extents, add, destination, launch, launch_sums, numbers, of_channels, sources, tiles,
 };
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Out, View, ViewMut,
-    cuda::{Arg, Cuda},
-};
+use tensor::cuda::{Arg, Cuda};
+use tensor::{Out, View, ViewMut};
 
 sources!("scale.cu");
 

@@ -1,10 +1,8 @@
 //! Softmax, its loss and accuracy on the CPU.
 
 use super::labels::{LabelError, LossOptions, Normalization, class};
-use crate::{
-    AxisExtents,
-    cpu_loops::{for_each_column_block, inlined, items_per_task, put},
-};
+use crate::AxisExtents;
+use crate::cpu_loops::{for_each_column_block, inlined, items_per_task, put};
 use ndarray::{ArrayView2, ArrayView3, s};
 use tensor::{Cpu, Out, View, ViewMut};
 

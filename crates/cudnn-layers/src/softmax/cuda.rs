@@ -1,14 +1,10 @@
 //! Softmax, its loss and accuracy on the GPU.
 
 use super::labels::{LabelError, LossOptions, Normalization};
-use crate::{
-    AxisExtents,
-    cuda_launches::{Extents, THREADS, add, launch, of_type, sources, threads, tiles},
-};
-use tensor::{
-    Out, View, ViewMut,
-    cuda::{Arg, Cuda, Grid},
-};
+use crate::AxisExtents;
+use crate::cuda_launches::{Extents, THREADS, add, launch, of_type, sources, threads, tiles};
+use tensor::cuda::{Arg, Cuda, Grid};
+use tensor::{Out, View, ViewMut};
 
 sources!("softmax.cu");
 

@@ -2,21 +2,16 @@
 //! has tests of its own.
 
 use super::operands::{BOTH, Operand, SHAPES, blob, channels, check, check_in, floats, rounded};
-use crate::{
-    AxisExtents,
-    activation::{self, Activation},
-    batch_norm::{self, Added, BatchNorm, RunningSums, Statistics},
-    bias,
-    copy::{self, Columns},
-    dropout::{self, Dropout},
-    eltwise::{self, Combination},
-    inner_product::{self, InnerProduct},
-    lrn::{self, Lrn, Region},
-    pooling,
-    scale::{self, Affine, AffineGradients},
-    softmax::{self, LossOptions},
-    testing::gpu,
-};
+use crate::activation::{self, Activation};
+use crate::batch_norm::{self, Added, BatchNorm, RunningSums, Statistics};
+use crate::copy::{self, Columns};
+use crate::dropout::{self, Dropout};
+use crate::eltwise::{self, Combination};
+use crate::inner_product::{self, InnerProduct};
+use crate::lrn::{self, Lrn, Region};
+use crate::scale::{self, Affine, AffineGradients};
+use crate::softmax::{self, LossOptions};
+use crate::{AxisExtents, bias, pooling, testing::gpu};
 use tensor::{
     ALIGNMENT, Accumulate, Arena, AxisOrder, ElementType, Format, Out, PoolGeometry, Rounding, Span,
 };

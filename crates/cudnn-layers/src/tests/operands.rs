@@ -1,15 +1,13 @@
 //! Operands in any format, and what operations on a GPU make of them, against the processor's in single precision and
 //! NCHW.
 
-use crate::{
-    AxisExtents,
-    testing::{FAULTS, gpu, wide},
-};
+use crate::AxisExtents;
+use crate::testing::{FAULTS, gpu, wide};
 use std::sync::PoisonError;
+use tensor::testing::{max_error, random};
 use tensor::{
     ALIGNMENT, Arena, AxisOrder, Bf16, Device, Element, ElementType, Format, Span, TensorType, View, ViewMut,
     cuda::CudaError,
-    testing::{max_error, random},
 };
 
 /// Half a unit in the last place of 8 bits, and that once more where a result was rounded before: an inner product,

@@ -1,10 +1,8 @@
 //! The update on the CPU: reads gradient, history and weights and writes the latter two, once.
 
 use super::{Larc, Loss, Method, ParamUpdate, Regularization, Rule, StepRates, StepState};
-use crate::{
-    cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with, inlined},
-    cpu_sums::{SquaredDeviation, sums},
-};
+use crate::cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with, inlined};
+use crate::cpu_sums::{SquaredDeviation, sums};
 use tensor::{Accumulate, Cpu};
 
 pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate: Accumulate) {

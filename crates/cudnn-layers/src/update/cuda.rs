@@ -3,10 +3,8 @@
 use super::{Loss, Method, ParamUpdate, Regularization, Rule};
 use crate::cuda_launches::{THREADS, add, launch, source, tile_count};
 use bytemuck::{Pod, Zeroable};
-use tensor::{
-    Accumulate, Bf16, View, ViewMut,
-    cuda::{Arg, Cuda, Grid},
-};
+use tensor::cuda::{Arg, Cuda, Grid};
+use tensor::{Accumulate, Bf16, View, ViewMut};
 
 source!("update.cu");
 

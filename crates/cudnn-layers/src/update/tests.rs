@@ -2,14 +2,10 @@
 
 use super::*;
 use crate::testing::{FAULTS, FEW_ROUNDINGS, assert_same_bits, on_every_device, wide};
-use std::{
-    cell::RefCell,
-    sync::{PoisonError, RwLockReadGuard},
-};
-use tensor::{
-    Arena, Bf16, Format, Setting, Span,
-    testing::{assert_close, random},
-};
+use std::cell::RefCell;
+use std::sync::{PoisonError, RwLockReadGuard};
+use tensor::testing::{assert_close, random};
+use tensor::{Arena, Bf16, Format, Setting, Span};
 
 const RATE: f32 = 0.1;
 const RULE: Rule = Rule {

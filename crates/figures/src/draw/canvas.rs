@@ -1,10 +1,8 @@
 //! A canvas in pixels over plotters' backends, whose coordinates are whole numbers: four of theirs are a pixel.
 
 use super::{font::Pen, tone::Tone};
-use plotters_backend::{
-    BackendCoord, DrawingBackend,
-    text_anchor::{HPos, Pos, VPos},
-};
+use plotters_backend::text_anchor::{HPos, Pos, VPos};
+use plotters_backend::{BackendCoord, DrawingBackend};
 use std::fmt::Debug;
 
 /// Units of the backend in a pixel.

@@ -1,10 +1,8 @@
 //! SVG and PNG of a figure.
 
-use super::{
-    canvas::{Canvas, FINE},
-    figure::Figure,
-    tone::{Tone, dark_mode},
-};
+use super::canvas::{Canvas, FINE};
+use super::figure::Figure;
+use super::tone::{Tone, dark_mode};
 use plotters_bitmap::BitMapBackend;
 use plotters_svg::SVGBackend;
 

@@ -1,12 +1,7 @@
 //! Where everything goes: margins as wide as what stands in them, names of lines that keep clear of each other.
 
-use super::{
-    axis::Axis,
-    canvas::Canvas,
-    figure::{Drawn, Figure, Form, Panel},
-    font::width,
-    tone::Tone,
-};
+use super::figure::{Drawn, Figure, Form, Panel};
+use super::{axis::Axis, canvas::Canvas, font::width, tone::Tone};
 use plotters_backend::{DrawingBackend, text_anchor::HPos};
 
 /// Sizes of text, in pixels.

@@ -1,10 +1,8 @@
 //! One kernel looked at closely: algorithms, the cliff, micro-batch sizes, the desirable set, its divisions.
 
 use super::{Study, USUAL, tone};
-use crate::{
-    draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
-    times,
-};
+use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
+use crate::times;
 use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement};
 use std::collections::BTreeMap;
 

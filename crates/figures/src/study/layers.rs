@@ -1,10 +1,8 @@
 //! Where the memory of a training step goes: by layer, and over its steps.
 
 use super::{LIMITS, Study, USUAL};
-use crate::{
-    draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
-    schedule::action_name,
-};
+use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
+use crate::schedule::action_name;
 use memory::{Action, Buffer, LayerMemory, Outline, Place, Schedule};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel};
 use std::cmp::Reverse;

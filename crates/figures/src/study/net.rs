@@ -1,10 +1,8 @@
 //! A whole net: policies and limits, the price of a MiB, one total shared or divided.
 
 use super::{LIMITS, Study, USUAL, of_sizes, tone};
-use crate::{
-    draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row},
-    number::{percent, times},
-};
+use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
+use crate::number::{percent, times};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel, WorkspacePolicy};
 use std::cmp::Reverse;
 

@@ -1,14 +1,10 @@
 //! What commands and the explorer draw of one plan: its kernels as bars, and its time over the limit.
 
 use super::{net::ALL_MS, tone};
-use crate::{
-    KernelReport, PlanReport,
-    draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone},
-};
-use planner::{
-    BatchSizePolicy::{All, Undivided},
-    Bytes, Curve, Plan,
-};
+use crate::draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone};
+use crate::{KernelReport, PlanReport};
+use planner::BatchSizePolicy::{All, Undivided};
+use planner::{Bytes, Curve, Plan};
 use std::iter::zip;
 
 /// Most kernels that are shown: the slowest.

@@ -16,13 +16,9 @@ mod tests;
 
 use crate::{digest::fnv1a, random, read_regular, remove_abandoned, try_writing, write_atomically};
 use planner::{CostTable, DeviceHeader};
-use std::{
-    env,
-    fmt::Display,
-    fs, io,
-    path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{env, fmt::Display, fs, io};
 
 /// A database that cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -5,12 +5,8 @@
 //! The faults of the printed algorithm 1 (memory in use that never falls, a ready time that may lie before the one
 //! before, a need compared with all bytes and not with those that lack) are mended by simulating the events.
 
-use super::{
-    costs::Costs,
-    plan::{BelowFloor, Fitting, MemoryPlan},
-    problem::Problem,
-    trial::Choice,
-};
+use super::plan::{BelowFloor, Fitting, MemoryPlan};
+use super::{costs::Costs, problem::Problem, trial::Choice};
 use crate::outline::{Outline, Scratch};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};

@@ -15,11 +15,9 @@
 //! input: along paths of units that read each other that is part of it, by dynamic programming; the other inputs are
 //! left out, as are scratch at that time and the placing of buffers. Prices rise along the violations (a subgradient).
 
-use super::{
-    price::{Price, Prices},
-    problem::{Problem, Tensor, arena_bytes},
-    trial::Choice,
-};
+use super::price::{Price, Prices};
+use super::problem::{Problem, Tensor, arena_bytes};
+use super::trial::Choice;
 use planner::Bytes;
 
 /// After so many steps without a better bound they become smaller.

@@ -1,9 +1,7 @@
 //! How long the actions of an iteration take.
 
-use crate::{
-    outline::Outline,
-    schedule::{Action, Buffer},
-};
+use crate::outline::Outline;
+use crate::schedule::{Action, Buffer};
 use planner::{Bytes, Cost};
 use serde::{Deserialize, Serialize};
 

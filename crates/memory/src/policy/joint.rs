@@ -10,14 +10,9 @@
 //! what is best for less with a little offloading. Only AccUDNN's choice for the very budget is not among those of
 //! larger ones, which have their own.
 
-use super::{
-    bound::Bound,
-    costs::Costs,
-    plan::{BelowFloor, Fitting, MemoryPlan},
-    price::Prices,
-    problem::Problem,
-    trial::{Choice, Trial},
-};
+use super::plan::{BelowFloor, Fitting, MemoryPlan};
+use super::trial::{Choice, Trial};
+use super::{bound::Bound, costs::Costs, price::Prices, problem::Problem};
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use std::{panic::resume_unwind, thread};

@@ -1,16 +1,11 @@
 //! What a policy has decided.
 
-use super::{
-    costs::Costs,
-    simulate::{self, Timeline, simulate},
-};
-use crate::{
-    layout::ArenaLayout,
-    outline::{Outline, Scratch},
-    placement::place,
-    room::{Beside, largest, lowest_end},
-    schedule::{Action, Buffer, Place, Residence, Schedule, ScheduleError},
-};
+use super::costs::Costs;
+use super::simulate::{self, Timeline, simulate};
+use crate::outline::{Outline, Scratch};
+use crate::room::{Beside, largest, lowest_end};
+use crate::schedule::{Action, Buffer, Place, Residence, Schedule, ScheduleError};
+use crate::{layout::ArenaLayout, placement::place};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

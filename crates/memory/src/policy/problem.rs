@@ -1,10 +1,8 @@
 //! A net as far as it can be kept, offloaded or computed again.
 
 use super::costs::Costs;
-use crate::{
-    outline::Outline,
-    schedule::{Action, Buffer, Schedule, Use, uses},
-};
+use crate::outline::Outline;
+use crate::schedule::{Action, Buffer, Schedule, Use, uses};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use std::collections::BTreeMap;
 

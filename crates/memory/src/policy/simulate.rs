@@ -1,11 +1,8 @@
 //! When each action of a schedule runs.
 
 use super::costs::Costs;
-use crate::{
-    outline::Outline,
-    placement,
-    schedule::{Place, Schedule, StreamKind},
-};
+use crate::schedule::{Place, Schedule, StreamKind};
+use crate::{outline::Outline, placement};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 

@@ -5,15 +5,11 @@
 //! The original has one stream for memory. Ours has one in each direction, which comes to the same: copies out all end
 //! with their layers forward, and those back begin after.
 
-use super::{
-    costs::Costs,
-    plan::{BelowFloor, Fitting, MemoryPlan},
-    problem::{Problem, Tensor},
-};
-use crate::{
-    outline::Outline,
-    schedule::{Action, Buffer},
-};
+use super::costs::Costs;
+use super::plan::{BelowFloor, Fitting, MemoryPlan};
+use super::problem::{Problem, Tensor};
+use crate::outline::Outline;
+use crate::schedule::{Action, Buffer};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,8 @@
 //! Nets as outlines with costs: those of the papers, small random ones, and what they take on an H200.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use memory::{
-    Outline, OutlineNode, OutlineParam, OutlineValue, Scratch,
-    policy::{Costs, PassCosts},
-};
+use memory::policy::{Costs, PassCosts};
+use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
 use planner::{Bytes, Cost};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,12 +1,10 @@
 //! What there is to choose from: the desirable set of every kernel, identical kernels joined.
 
 use super::{dp::desirable_set, error::PlanError, options::PlanOptions};
-use crate::{
-    model::{
-        BatchSizePolicy, Bytes, Configuration, DesirableSet, Kernel, KernelId, Measurement, WorkspacePolicy,
-    },
-    table::CostTable,
+use crate::model::{
+    BatchSizePolicy, Bytes, Configuration, DesirableSet, Kernel, KernelId, Measurement, WorkspacePolicy,
 };
+use crate::table::CostTable;
 use std::{cmp::Reverse, collections::HashMap};
 
 /// The desirable set of every kernel, unlimited: everything that any workspace policy chooses from under any limit.

@@ -5,12 +5,8 @@
 //! A schedule can give more: at its own step a kernel may have whatever of the device's memory no
 //! buffer holds then, so every kernel may have a limit of its own.
 
-use super::{
-    error::PlanError,
-    fronts::{Fronts, first_largest},
-    options::PlanOptions,
-    plan::PlannedKernel,
-};
+use super::fronts::{Fronts, first_largest};
+use super::{error::PlanError, options::PlanOptions, plan::PlannedKernel};
 use crate::model::{Bytes, WorkspacePolicy};
 
 /// The fastest configuration of every kernel, in order, that needs at most what `limit` gives the kernel of this index.

@@ -1,9 +1,7 @@
 //! What a budget of device memory allows, where each kernel may have what is free at its own step.
 
-use crate::{
-    choose::{Curve, Fronts},
-    model::{Bytes, Configuration, Cost, DesirableSet, Kernel, WorkspacePolicy},
-};
+use crate::choose::{Curve, Fronts};
+use crate::model::{Bytes, Configuration, Cost, DesirableSet, Kernel, WorkspacePolicy};
 
 /// What lies beside workspaces in device memory, as a schedule says. Kernels are given by index, in the
 /// order in which they are planned.

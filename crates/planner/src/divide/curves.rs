@@ -1,10 +1,8 @@
 //! What follows from all desirable sets of a net without planning again: curves and prices.
 
 use super::hulls::relaxed_divisions;
-use crate::{
-    choose::{Curve, Fronts},
-    model::{Bytes, Configuration, Cost, WorkspacePolicy},
-};
+use crate::choose::{Curve, Fronts};
+use crate::model::{Bytes, Configuration, Cost, WorkspacePolicy};
 
 impl Fronts {
     /// Time of the whole net as a function of the limit that `policy` takes.

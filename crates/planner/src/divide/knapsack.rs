@@ -8,10 +8,8 @@
 //! another is as good, or when even the best rate at which the *remaining* groups turn bytes into time cannot beat the
 //! best division found. As groups leave, that rate gets worse, and usually nothing is left after a few of them.
 
-use super::{
-    division::Division,
-    hulls::{Point, Relaxation},
-};
+use super::division::Division;
+use super::hulls::{Point, Relaxation};
 use crate::model::{Bytes, Cost, faster};
 
 /// The fastest division of `total` among `groups`; `None` if a group is empty or the least workspaces do not fit.

@@ -1,11 +1,9 @@
 //! From measurements to a plan.
 
 use super::wd;
-use crate::{
-    choose::{Fronts, Plan, PlanError, PlanOptions, choose},
-    model::{Bytes, Kernel, WorkspacePolicy},
-    table::CostTable,
-};
+use crate::choose::{Fronts, Plan, PlanError, PlanOptions, choose};
+use crate::model::{Bytes, Kernel, WorkspacePolicy};
+use crate::table::CostTable;
 
 /// Plans `kernels` on the measurements of `table`.
 ///

@@ -5,10 +5,8 @@
 //! (`ilp`).
 
 use super::{division::Division, ilp::divide_ilp, knapsack::divide_exact};
-use crate::{
-    choose::{DivisionReport, Fronts, PlanError, PlanOptions, PlannedKernel, first_largest},
-    model::{Bytes, Cost, Measurement, WdSolver, WorkspacePolicy},
-};
+use crate::choose::{DivisionReport, Fronts, PlanError, PlanOptions, PlannedKernel, first_largest};
+use crate::model::{Bytes, Cost, Measurement, WdSolver, WorkspacePolicy};
 
 /// Divides the total of `options` among all kernels; also says what leaving every kernel undivided would give.
 pub(crate) fn choose(

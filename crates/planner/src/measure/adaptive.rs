@@ -6,16 +6,12 @@
 //! number of samples and time per sample falling? That plan is a lower bound of `all`'s; as long as it is too far below
 //! the measured one, the sizes that make it so are measured.
 
-use super::{
-    coverage::measured_pairs,
-    estimate::{Estimate, largest, plan},
-    measuring::{Measuring, ProfileError},
-};
-use crate::{
-    choose::{Plan, PlanOptions, PlannedKernel},
-    model::{BatchSizePolicy, Kernel, KernelId, Measurement, WorkspacePolicy},
-    table::CostTable,
-};
+use super::coverage::measured_pairs;
+use super::estimate::{Estimate, largest, plan};
+use super::measuring::{Measuring, ProfileError};
+use crate::choose::{Plan, PlanOptions, PlannedKernel};
+use crate::model::{BatchSizePolicy, Kernel, KernelId, Measurement, WorkspacePolicy};
+use crate::table::CostTable;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The part of `all`'s measurements that may be spent, unless `powerOfTwo` already needs more.

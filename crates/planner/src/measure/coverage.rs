@@ -1,11 +1,8 @@
 //! How much was measured, and how much a plan could gain from more.
 
 use super::estimate::{Estimate, plan};
-use crate::{
-    choose::PlanOptions,
-    model::{BatchSizePolicy, Kernel},
-    table::CostTable,
-};
+use crate::model::{BatchSizePolicy, Kernel};
+use crate::{choose::PlanOptions, table::CostTable};
 use serde::{Deserialize, Serialize};
 
 /// What a table holds of a net, against what the `all` policy would measure.

@@ -1,11 +1,8 @@
 //! What sizes that were not measured may cost, judged by the measured sizes around them.
 
-use crate::{
-    choose::{Plan, PlanError, PlanOptions},
-    divide,
-    model::{Algorithm, BatchSizePolicy, Bytes, Kernel, KernelId, Measurement, WdSolver},
-    table::CostTable,
-};
+use crate::choose::{Plan, PlanError, PlanOptions};
+use crate::model::{Algorithm, BatchSizePolicy, Bytes, Kernel, KernelId, Measurement, WdSolver};
+use crate::{divide, table::CostTable};
 use std::collections::BTreeMap;
 
 /// How to judge.

@@ -7,10 +7,8 @@
 //! channels of a group.
 
 use super::profiler::{Profiler, ProfilerError, Request};
-use crate::{
-    model::{Algorithm, BatchSizePolicy, Bytes, ConvShape, KernelId, Measurement},
-    table::CostTable,
-};
+use crate::model::{Algorithm, BatchSizePolicy, Bytes, ConvShape, KernelId, Measurement};
+use crate::table::CostTable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

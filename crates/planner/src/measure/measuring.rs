@@ -1,10 +1,8 @@
 //! A profiler at work on a table.
 
 use super::profiler::{Profiler, ProfilerError, Request, RequestError};
-use crate::{
-    model::{Kernel, KernelId, Measurement},
-    table::CostTable,
-};
+use crate::model::{Kernel, KernelId, Measurement};
+use crate::table::CostTable;
 use thiserror::Error;
 
 /// How far profiling has come; given before each measurement and once at the end.

@@ -1,15 +1,9 @@
 //! Measuring what a plan needs.
 
-use super::{
-    adaptive::measure_likely,
-    measuring::{Measuring, ProfileError, Progress},
-    profiler::Profiler,
-};
-use crate::{
-    choose::PlanOptions,
-    model::{BatchSizePolicy, Kernel},
-    table::CostTable,
-};
+use super::measuring::{Measuring, ProfileError, Progress};
+use super::{adaptive::measure_likely, profiler::Profiler};
+use crate::model::{BatchSizePolicy, Kernel};
+use crate::{choose::PlanOptions, table::CostTable};
 
 /// Measures what a plan of `kernels` with `options` needs and `table` does not have yet: every size of the batch-size
 /// policy, identical kernels once, and of each the largest size first. Under `adaptive` sizes are chosen on the way,

@@ -1,9 +1,7 @@
 //! The interface of what measures, and its requests.
 
-use crate::{
-    model::{Algorithm, Kernel, KernelId, Measurement},
-    table::CostTable,
-};
+use crate::model::{Algorithm, Kernel, KernelId, Measurement};
+use crate::table::CostTable;
 use std::error::Error;
 use thiserror::Error;
 

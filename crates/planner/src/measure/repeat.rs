@@ -5,21 +5,15 @@
 //! were as fast as the sizes around it say, as that one may have been disturbed. If that changes the plan, what is new
 //! in it is repeated too.
 
-use super::{
-    estimate::{largest, line, plan},
-    measuring::{Measuring, ProfileError, Progress, Wanted},
-    profiler::{Profiler, Request},
-};
-use crate::{
-    choose::{PlanOptions, PlannedKernel, candidates, desirable_set},
-    model::{Algorithm, Configuration, Kernel, KernelId, Measurement},
-    table::CostTable,
-};
+use super::estimate::{largest, line, plan};
+use super::measuring::{Measuring, ProfileError, Progress, Wanted};
+use super::profiler::{Profiler, Request};
+use crate::choose::{PlanOptions, PlannedKernel, candidates, desirable_set};
+use crate::model::{Algorithm, Configuration, Kernel, KernelId, Measurement};
+use crate::table::CostTable;
 use serde::{Deserialize, Serialize};
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A configuration that is slower than the chosen one by no more than this part nearly was chosen.
 const NEAR: f64 = 0.03;

@@ -1,12 +1,8 @@
 //! Sizes in bytes, as people write them.
 
 use serde::{Deserialize, Serialize};
-use std::{
-    fmt,
-    iter::Sum,
-    ops::{Add, AddAssign},
-    str::FromStr,
-};
+use std::ops::{Add, AddAssign};
+use std::{fmt, iter::Sum, str::FromStr};
 use thiserror::Error;
 
 /// Segments of the arena start at multiples of this many bytes: enough for every vector unit, and what CUDA's own

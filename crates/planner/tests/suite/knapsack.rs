@@ -1,9 +1,7 @@
 //! Division by the exact method and by the ILP: against enumeration, a table over all capacities, and each other.
 
-use crate::{
-    recorded::{recorded_kernels, recorded_tables},
-    synthetic::*,
-};
+use crate::recorded::{recorded_kernels, recorded_tables};
+use crate::synthetic::*;
 use planner::*;
 
 /// Like the desirable sets of real kernels: time falls convexly with workspace, with noise, from a random

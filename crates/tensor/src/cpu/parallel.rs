@@ -2,11 +2,8 @@
 
 use super::{Cpu, simd::LANES};
 use rayon::prelude::*;
-use std::{
-    marker::PhantomData,
-    ops::Range,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{marker::PhantomData, ops::Range};
 
 impl Cpu {
     /// Calls `task(index)` for every index below `tasks`. Threads take indices as they become free, so tasks may differ

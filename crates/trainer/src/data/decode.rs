@@ -3,10 +3,7 @@
 use super::Sample;
 use files::read_regular;
 use std::{io::Cursor, path::Path};
-use zune_jpeg::{
-    JpegDecoder,
-    zune_core::{bytestream::ZCursor, options::DecoderOptions},
-};
+use zune_jpeg::{JpegDecoder, zune_core::bytestream::ZCursor, zune_core::options::DecoderOptions};
 
 /// Most bytes of decoded pixels: a few more in a header make a file of nothing else.
 pub(super) const MOST_BYTES: usize = 512 << 20;

@@ -1,15 +1,10 @@
 //! Caffe's `ImageData` source, a text list of files and labels; and the folder-per-class layout of ImageNet.
 
-use super::{
-    DataError, Dataset, MOST_LABEL, Sample,
-    decode::{decode_into, dimensions},
-    sorted_entries,
-};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-};
+use super::decode::{decode_into, dimensions};
+use super::{DataError, Dataset, MOST_LABEL, Sample, sorted_entries};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// An image that is named, whether it can be read or not.
 #[derive(Clone, Debug)]

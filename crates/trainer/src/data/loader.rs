@@ -1,10 +1,7 @@
 //! Mini-batches, one after another, with the next ones prepared while the net computes.
 
-use super::{
-    DataError, DataSummary, Dataset, Transform,
-    batch::{BatchSource, Cursor, LoaderOptions},
-    prefetch::Worker,
-};
+use super::batch::{BatchSource, Cursor, LoaderOptions};
+use super::{DataError, DataSummary, Dataset, Transform, prefetch::Worker};
 use crate::spec::TransformParams;
 use std::sync::Arc;
 use tensor::{Cpu, Device, Staging, ViewMut, arena::zeroed, geometry::elements};

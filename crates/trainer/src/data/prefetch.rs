@@ -2,14 +2,9 @@
 
 use super::{DataError, batch::BatchSource};
 use rayon::ThreadPoolBuilder;
-use std::{
-    io,
-    sync::{
-        Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
-    thread::{self, JoinHandle},
-};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::{io, sync::Arc};
 use tensor::{Device, Staged, ViewMut};
 
 /// Where filled buffers come from, and where empty ones go.

@@ -10,10 +10,8 @@
 //! Features from Tiny Images", 2009.
 
 use super::{DataError, Dataset, Phase, Sample, open_unpacked, sorted_entries};
-use std::{
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// Images and labels in memory.
 #[derive(Clone, Debug)]

@@ -8,10 +8,8 @@
 use super::{DataError, order::below};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 use tensor::rng;
 
 const FIGURES: [&str; 10] =

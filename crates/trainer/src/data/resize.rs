@@ -2,11 +2,9 @@
 //! processor, with and without SIMD.
 
 use super::decode::MOST_BYTES;
-use fast_image_resize::{
-    FilterType, PixelTrait, ResizeAlg, ResizeOptions,
-    images::{TypedImage, TypedImageRef},
-    pixels::{U8, U8x3},
-};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{U8, U8x3};
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions};
 
 /// Pixels in the order row, column, channel.
 #[derive(Clone, Copy, Debug)]

@@ -1,18 +1,12 @@
 //! A look at somebody's own images before a net is made for them: what can be read, of which classes, how light and
 //! colourful it is, and what is kept for validation.
 
-use super::{
-    DataError, Sample,
-    decode::decode_into,
-    image_data::{Entry, class_names, folder_entries, list_entries},
-    order::below,
-};
+use super::image_data::{Entry, class_names, folder_entries, list_entries};
+use super::{DataError, Sample, decode::decode_into, order::below};
 use rayon::prelude::*;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::OsStr,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use tensor::rng;
 
 /// Names of a folder beside `train` that holds what to validate with.

@@ -1,13 +1,9 @@
 //! Caffe's data transformation: crop, mirror and `(pixel - mean) * scale`; and what it lacks: resizing, random regions,
 //! changes of pixels, a divisor of each channel.
 
-use super::{
-    DataError, Phase, Sample,
-    augment::{jitter, region, rotate},
-    mean_file::read_mean,
-    order::below,
-    resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer},
-};
+use super::augment::{jitter, region, rotate};
+use super::resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer};
+use super::{DataError, Phase, Sample, mean_file::read_mean, order::below};
 use crate::spec::{ColorJitter, Mean, TransformParams};
 use ndarray::Array3;
 use rand::Rng;

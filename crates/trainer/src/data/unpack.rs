@@ -1,11 +1,9 @@
 //! Files that may be packed by gzip, and folders of files.
 
 use super::DataError;
-use std::{
-    fs::{self, File},
-    io::{self, BufRead, BufReader, Read},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
 /// Opens a file. One that begins with gzip's magic number, whatever its name, is unpacked on the way: a few megabytes
 /// may become gigabytes, so a reader must limit how much it takes.

@@ -6,12 +6,9 @@ mod tests;
 
 pub use onnx::onnx;
 
-use crate::{
-    Net, NetError,
-    net::graph::{Graph, Node},
-    snapshot::modules::{fields, is_chain, modules, reads_blue_first, turn},
-    spec::LayerKind,
-};
+use crate::net::graph::{Graph, Node};
+use crate::snapshot::modules::{fields, is_chain, modules, reads_blue_first, turn};
+use crate::{Net, NetError, spec::LayerKind};
 
 /// A tensor of a state dict: its name, shape and elements.
 pub type StateTensor = (String, Vec<usize>, Vec<f32>);

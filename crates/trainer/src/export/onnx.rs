@@ -1,12 +1,9 @@
 //! ONNX: a net in the phase TEST as a graph of operators, opset 17, that ONNX Runtime and others run.
 
 use super::{inputs, is_copy, is_measure, outputs, running_means};
-use crate::{
-    Net, NetError,
-    net::graph::{Graph, Node},
-    protobuf::Writer,
-    spec::{Combination, LayerKind, PoolingMethod, PoolingParams, Region},
-};
+use crate::net::graph::{Graph, Node};
+use crate::spec::{Combination, LayerKind, PoolingMethod, PoolingParams, Region};
+use crate::{Net, NetError, protobuf::Writer};
 use Attribute::{Float, Int, Ints};
 use tensor::{PoolGeometry, TensorType};
 

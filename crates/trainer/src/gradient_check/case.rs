@@ -1,9 +1,7 @@
 //! What is checked of a layer.
 
-use crate::{
-    layers::{self, BuildOptions, Role},
-    spec::{NetSpec, Phase},
-};
+use crate::layers::{self, BuildOptions, Role};
+use crate::spec::{NetSpec, Phase};
 use std::path::Path;
 use tensor::{Device, testing::random};
 

@@ -1,10 +1,8 @@
 //! The cases: every layer type over its parameters.
 
 use super::case::Case;
-use crate::{
-    spec::{LayerKind, NetSpec, Phase},
-    testing::gpu,
-};
+use crate::spec::{LayerKind, NetSpec, Phase};
+use crate::testing::gpu;
 use std::path::Path;
 use tensor::{Cpu, Device};
 

@@ -1,9 +1,7 @@
 //! What a convolution runs with in its checks.
 
-use crate::{
-    layers::{ConvolutionLayer, Role},
-    testing::Candidates,
-};
+use crate::layers::{ConvolutionLayer, Role};
+use crate::testing::Candidates;
 use cudnn_layers::conv::ConvOp;
 use planner::{Bytes, Configuration, Measurement, Run};
 use tensor::{Device, Space};

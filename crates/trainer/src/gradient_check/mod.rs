@@ -20,10 +20,8 @@ use case::Case;
 use convolution::configurations;
 use run::{Forwarded, Wanted};
 use subject::{Blob, Subject};
-use tensor::{
-    Device, TensorType,
-    testing::{difference_tolerance, random},
-};
+use tensor::testing::{difference_tolerance, random};
+use tensor::{Device, TensorType};
 
 impl Case {
     /// Checks the layer on `device`, a convolution in several configurations.

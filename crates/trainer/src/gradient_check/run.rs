@@ -1,10 +1,8 @@
 //! Both passes of a layer in an arena of its device, poisoned where the layer may not rely on it.
 
 use super::subject::{Blob, Subject};
-use crate::{
-    layers::{Backward, Forward, Need, Out},
-    testing::set,
-};
+use crate::layers::{Backward, Forward, Need, Out};
+use crate::testing::set;
 use std::ops::Range;
 use tensor::{Accumulate, Arena, Cursor, Device, Format, Space, Span, View, ViewMut};
 

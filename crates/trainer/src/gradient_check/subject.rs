@@ -1,9 +1,7 @@
 //! A layer that is checked.
 
-use super::{
-    case::Case,
-    convolution::{Installed, install},
-};
+use super::case::Case;
+use super::convolution::{Installed, install};
 use crate::layers::{Declaration, Role};
 use tensor::{Arena, Device, Setting, Space, TensorType, testing::random};
 

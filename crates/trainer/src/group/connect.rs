@@ -1,13 +1,11 @@
 //! How ranks find each other: what a launcher says of them, and a connection of each to rank 0.
 
 use super::{Group, Handle, Members, RankError, Share, link::Link};
-use std::{
-    io::{self, Read, Write},
-    net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream},
-    sync::{Arc, Mutex},
-    thread::{self, sleep},
-    time::{Duration, Instant},
-};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 /// How long ranks wait until all have come.
 const COMING: Duration = Duration::from_secs(120);

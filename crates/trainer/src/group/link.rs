@@ -2,15 +2,11 @@
 //!
 //! A frame is a byte for its kind, eight for its length, and so many bytes. Both sides say every second that they live.
 
-use std::{
-    io::{self, ErrorKind, Read, Write},
-    net::{Shutdown, TcpStream},
-    sync::{
-        Mutex, PoisonError,
-        mpsc::{Receiver, Sender, channel},
-    },
-    time::{Duration, Instant},
-};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Kinds of frames: a message; a sign of life; why a rank has failed; the end.
 pub(super) const MESSAGE: u8 = b'm';

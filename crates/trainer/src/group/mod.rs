@@ -17,11 +17,8 @@ mod tests;
 use bytemuck::Pod;
 use link::Link;
 use serde::{Serialize, de::DeserializeOwned};
-use std::{
-    fmt,
-    ops::AddAssign,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, ops::AddAssign};
 use thiserror::Error;
 
 pub use connect::Launched;

@@ -1,15 +1,11 @@
 //! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Slice`, `Split`.
 
 use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of, order_for};
-use crate::{
-    error::BoxError,
-    spec::{ConcatParams, SliceParams},
-};
-use cudnn_layers::{
-    AxisExtents,
-    copy::{self, Columns},
-    eltwise::{self, Combination},
-};
+use crate::error::BoxError;
+use crate::spec::{ConcatParams, SliceParams};
+use cudnn_layers::AxisExtents;
+use cudnn_layers::copy::{self, Columns};
+use cudnn_layers::eltwise::{self, Combination};
 use tensor::{Accumulate, AxisOrder, Device, Format, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.

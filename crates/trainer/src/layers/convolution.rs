@@ -2,10 +2,8 @@
 
 use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, images};
 use crate::{error::BoxError, spec::ConvolutionParams};
-use cudnn_layers::{
-    AxisExtents, bias,
-    conv::{ConvBackend, ConvOp, Runner, kernel_id},
-};
+use cudnn_layers::conv::{ConvBackend, ConvOp, Runner, kernel_id};
+use cudnn_layers::{AxisExtents, bias};
 use planner::{Configuration, Kernel, KernelId, Math};
 use tensor::{ConvGeometry, Device, ElementType, Format, Mark, Out, Space, TensorType, ViewMut};
 

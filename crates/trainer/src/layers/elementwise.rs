@@ -1,17 +1,11 @@
 //! Layers that work element by element on one blob: `ReLU` and its like, `Dropout`.
 
 use super::{Backward, Declaration, Declared, Forward, InPlace, Layer, Need, Place};
-use crate::{
-    error::BoxError,
-    fill::stream,
-    spec::{DropoutParams, Phase},
-};
-use cudnn_layers::{
-    AxisExtents,
-    activation::{self, Activation},
-    bias, copy,
-    dropout::{self, Dropout},
-};
+use crate::spec::{DropoutParams, Phase};
+use crate::{error::BoxError, fill::stream};
+use cudnn_layers::activation::{self, Activation};
+use cudnn_layers::dropout::{self, Dropout};
+use cudnn_layers::{AxisExtents, bias, copy};
 use tensor::{AxisOrder, Device, Format, TensorType, View};
 
 /// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign, and there adds the bias of

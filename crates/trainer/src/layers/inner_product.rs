@@ -2,10 +2,8 @@
 
 use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, axis_of};
 use crate::{error::BoxError, spec::InnerProductParams};
-use cudnn_layers::{
-    bias,
-    inner_product::{self, InnerProduct},
-};
+use cudnn_layers::bias;
+use cudnn_layers::inner_product::{self, InnerProduct};
 use tensor::{AxisOrder, Device, Format, TensorType};
 
 /// y = x wᵀ + b over everything from `axis` on, unless the layer behind adds b. Backward needs x.

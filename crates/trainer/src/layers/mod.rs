@@ -20,10 +20,8 @@ mod source;
 
 pub use tensor::Out;
 
-use crate::{
-    error::BoxError,
-    spec::{Filler, LayerSpec, NetSpec},
-};
+use crate::error::BoxError;
+use crate::spec::{Filler, LayerSpec, NetSpec};
 use tensor::{AxisOrder, Device, Format, Space, TensorType, View, ViewMut};
 
 pub(crate) use convert::Convert;

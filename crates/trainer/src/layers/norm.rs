@@ -3,15 +3,11 @@
 use super::{
     Absorbed, Backward, Declaration, Declared, Forward, Layer, Out, ParamDeclaration, axis_of, order_for,
 };
-use crate::{
-    error::BoxError,
-    spec::{BatchNormParams, Filler, Phase, ScaleParams},
-};
-use cudnn_layers::{
-    AxisExtents,
-    batch_norm::{self, Added, RunningSums, Statistics},
-    scale::{self, Affine, AffineGradients},
-};
+use crate::error::BoxError;
+use crate::spec::{BatchNormParams, Filler, Phase, ScaleParams};
+use cudnn_layers::AxisExtents;
+use cudnn_layers::batch_norm::{self, Added, RunningSums, Statistics};
+use cudnn_layers::scale::{self, Affine, AffineGradients};
 use tensor::{Device, Format, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are

@@ -1,10 +1,8 @@
 //! `Pooling`.
 
 use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, images};
-use crate::{
-    error::BoxError,
-    spec::{PoolingMethod, PoolingParams},
-};
+use crate::error::BoxError;
+use crate::spec::{PoolingMethod, PoolingParams};
 use cudnn_layers::{AxisExtents, bias, pooling};
 use tensor::{Device, PoolGeometry, Space, TensorType};
 

@@ -2,12 +2,9 @@
 
 use super::{Backward, Declaration, Declared, Forward, Layer, ParamDeclaration};
 use crate::{error::BoxError, spec::PReluParams};
-use cudnn_layers::{
-    AxisExtents,
-    activation::{self, Activation},
-    copy,
-    scale::{self, Affine, AffineGradients},
-};
+use cudnn_layers::activation::{self, Activation};
+use cudnn_layers::scale::{self, Affine, AffineGradients};
+use cudnn_layers::{AxisExtents, copy};
 use tensor::{Device, TensorType};
 
 /// `PReLU`: y = max(x, 0) + a min(x, 0), as a ReLU and a scale of what it cuts off, which lies in the scratch.

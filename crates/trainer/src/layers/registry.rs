@@ -1,23 +1,16 @@
 //! From a layer's specification to the layer.
 
+use super::combine::{Concat, Eltwise, Slice, Split};
+use super::elementwise::{DropoutLayer, Elementwise};
+use super::norm::{BatchNorm, Scale};
+use super::softmax::{Accuracy, Objective, Softmax, SoftmaxWithLoss};
+use super::source::{DataLayer, FilledData};
 use super::{
-    BuildOptions, Convert, Layer, Place,
-    combine::{Concat, Eltwise, Slice, Split},
-    convolution::ConvolutionLayer,
-    elementwise::{DropoutLayer, Elementwise},
-    inner_product::InnerProductLayer,
-    lrn::LrnLayer,
-    norm::{BatchNorm, Scale},
-    pooling::Pooling,
-    prelu::PRelu,
-    shape::Reshape,
-    softmax::{Accuracy, Objective, Softmax, SoftmaxWithLoss},
-    source::{DataLayer, FilledData},
+    BuildOptions, Convert, Layer, Place, convolution::ConvolutionLayer, inner_product::InnerProductLayer,
+    lrn::LrnLayer, pooling::Pooling, prelu::PRelu, shape::Reshape,
 };
-use crate::{
-    error::{BoxError, NetError},
-    spec::{Filler, LayerKind, LayerSpec, NetSpec, layer_types},
-};
+use crate::error::{BoxError, NetError};
+use crate::spec::{Filler, LayerKind, LayerSpec, NetSpec, layer_types};
 use cudnn_layers::activation::Activation;
 
 /// A layer, by what its net does with it besides its passes.

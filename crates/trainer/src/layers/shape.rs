@@ -1,10 +1,8 @@
 //! `Flatten` and `Reshape`: other extents for the same elements.
 
 use super::{Backward, Declaration, Forward, InPlace, Layer, axis_of};
-use crate::{
-    error::BoxError,
-    spec::{FlattenParams, ReshapeParams},
-};
+use crate::error::BoxError;
+use crate::spec::{FlattenParams, ReshapeParams};
 use cudnn_layers::copy;
 use tensor::{AxisOrder, Device, Format, TensorType, geometry::elements};
 

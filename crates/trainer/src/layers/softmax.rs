@@ -1,16 +1,11 @@
 //! `Softmax`, `SoftmaxWithLoss`, other parts of the objective, and `Accuracy`.
 
 use super::{Backward, Declaration, Declared, Forward, Layer, Need, axis_of};
-use crate::{
-    error::BoxError,
-    spec::{AccuracyParams, LayerSpec, SoftmaxParams, SoftmaxWithLossParams},
-};
-use cudnn_layers::{
-    AxisExtents,
-    activation::{self, Activation},
-    copy,
-    softmax::{self, LossOptions},
-};
+use crate::error::BoxError;
+use crate::spec::{AccuracyParams, LayerSpec, SoftmaxParams, SoftmaxWithLossParams};
+use cudnn_layers::activation::{self, Activation};
+use cudnn_layers::softmax::{self, LossOptions};
+use cudnn_layers::{AxisExtents, copy};
 use tensor::{AxisOrder, Device, Format, Space, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.

@@ -1,12 +1,9 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
 use super::{Declaration, Layer, Place, SyntheticData};
-use crate::{
-    data::{DataError, Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Synthetic},
-    error::BoxError,
-    fill::fill,
-    spec::{DataParams, Filler, FillerKind, ImageDataParams, Mean, TransformParams, of_top},
-};
+use crate::data::{DataError, Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Synthetic};
+use crate::spec::{DataParams, Filler, FillerKind, ImageDataParams, Mean, TransformParams, of_top};
+use crate::{error::BoxError, fill::fill};
 use std::sync::Arc;
 use tensor::{Device, Staging, TensorType, ViewMut};
 

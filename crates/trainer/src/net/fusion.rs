@@ -1,10 +1,8 @@
 //! Layers that run inside others, which saves passes over memory.
 
 use super::graph::{Graph, Node};
-use crate::{
-    layers::{Absorbed, Need},
-    spec::{Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod},
-};
+use crate::layers::{Absorbed, Need};
+use crate::spec::{Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod};
 use std::collections::HashMap;
 
 /// `spec`, whose layers read no blob twice, with the same results: a sum of two that alone reads one of them becomes part

@@ -1,11 +1,8 @@
 //! From a list of layers to a graph: blobs in single assignment, who needs a gradient, who runs in place.
 
-use crate::{
-    error::NetError,
-    layers::{Absorbed, Convert, Declaration, InPlace, Need, ParamDeclaration, Role},
-    prototxt::Location,
-    spec::{LayerKind, LayerSpec, NetSpec, ParamSpec},
-};
+use crate::layers::{Absorbed, Convert, Declaration, InPlace, Need, ParamDeclaration, Role};
+use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
+use crate::{error::NetError, prototxt::Location};
 use std::collections::{HashMap, HashSet};
 use tensor::{Accumulate, Format, Space, TensorType, geometry::elements};
 

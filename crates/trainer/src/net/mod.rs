@@ -9,12 +9,10 @@ mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::{
-    data::{DataSummary, Loader},
-    error::NetError,
-    layers::{self, BuildOptions, DataLayer, Need, Role},
-    spec::{LayerKind, NetSpec, Phase},
-};
+use crate::data::{DataSummary, Loader};
+use crate::error::NetError;
+use crate::layers::{self, BuildOptions, DataLayer, Need, Role};
+use crate::spec::{LayerKind, NetSpec, Phase};
 use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node, Param, Value, ValueId};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};

@@ -1,14 +1,10 @@
 //! What one action of a schedule hands to its layer.
 
-use super::{
-    Net,
-    graph::{Node, ValueId},
-    layout::{NetLayout, in_nchw},
-};
-use crate::{
-    error::{BoxError, NetError},
-    layers::{Absorbed, Backward, Forward, Need, Out},
-};
+use super::Net;
+use super::graph::{Node, ValueId};
+use super::layout::{NetLayout, in_nchw};
+use crate::error::{BoxError, NetError};
+use crate::layers::{Absorbed, Backward, Forward, Need, Out};
 use cudnn_layers::{softmax::labels::device_fault, update::Loss};
 use memory::{Action, Buffer};
 use tensor::{Accumulate, Arena, Bf16, ElementType, Span, View, ViewMut};

@@ -3,11 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    data::Survey,
-    prototxt::quoted,
-    spec::{LayerKind, LayerSpec, Mean, NetSpec, SolverSpec, TransformParams},
-};
+use crate::spec::{LayerKind, LayerSpec, Mean, NetSpec, SolverSpec, TransformParams};
+use crate::{data::Survey, prototxt::quoted};
 use std::{collections::BTreeSet, path::Path};
 
 /// By how much the rate is lower for weights that have been trained before.

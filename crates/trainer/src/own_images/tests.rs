@@ -1,10 +1,8 @@
 //! Nets of `models/` for other images.
 
 use super::{Recipe, transform};
-use crate::{
-    data::Survey,
-    spec::{LayerKind, LayerSpec, Method, NetSpec, SolverSpec},
-};
+use crate::data::Survey;
+use crate::spec::{LayerKind, LayerSpec, Method, NetSpec, SolverSpec};
 use std::path::Path;
 
 fn survey(classes: usize) -> Survey {

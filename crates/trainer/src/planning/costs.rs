@@ -1,21 +1,13 @@
 //! What the actions of an iteration take: what a policy for memory decides with.
 
 use super::{Planning, source::Source};
-use crate::{
-    error::NetError,
-    layers::{Absorbed, Need},
-    net::{
-        Net,
-        graph::{Graph, Node},
-    },
-    run::{LayerTimes, measure},
-    spec::LayerKind,
-};
+use crate::layers::{Absorbed, Need};
+use crate::net::graph::{Graph, Node};
+use crate::run::{LayerTimes, measure};
+use crate::{error::NetError, net::Net, spec::LayerKind};
 use cudnn_layers::{AxisExtents, batch_norm::channel_grid};
-use memory::{
-    Outline, OutlineNode,
-    policy::{Costs, PassCosts},
-};
+use memory::policy::{Costs, PassCosts};
+use memory::{Outline, OutlineNode};
 use planner::{Bytes, Configuration, ConvOp, Cost, Fronts, Kernel, Math, PlanOptions};
 use std::{collections::HashMap, time::Instant};
 use tensor::{Accumulate, ElementType};

@@ -15,14 +15,10 @@ use planner::{
     Plan, PlanOptions, ProfileError, Profiler, Progress,
 };
 use source::{Interruptible, Source};
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
-use tensor::{
-    Device,
-    cpu::{instruction_set, processor_name},
-};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use tensor::Device;
+use tensor::cpu::{instruction_set, processor_name};
 
 /// Sources of measurements. By default: no database, measuring allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

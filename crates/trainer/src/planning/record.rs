@@ -2,10 +2,8 @@
 //! algorithms, which round differently. A training that keeps its plan resumes bit-exactly.
 
 use super::identity;
-use crate::{
-    net::Net,
-    snapshot::{PLANS, SnapshotError, Tensors},
-};
+use crate::net::Net;
+use crate::snapshot::{PLANS, SnapshotError, Tensors};
 use memory::{Action, Outline, Schedule, policy::MemoryPolicy};
 use planner::{
     ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,

@@ -1,12 +1,8 @@
 //! Recorded plans: what they are good for, and what a damaged file may say.
 
 use super::{PlanRecord, Planning, Rates, Records, estimated_costs};
-use crate::{
-    error::NetError,
-    snapshot::{load_tensors, save_tensors},
-    stop::Stop,
-    testing::build,
-};
+use crate::snapshot::{load_tensors, save_tensors};
+use crate::{error::NetError, stop::Stop, testing::build};
 use files::database::Database;
 use planner::{
     BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, DeviceHeader, Dtype, Explanation, Kernel,

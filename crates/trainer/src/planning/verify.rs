@@ -1,10 +1,8 @@
 //! Does every kernel compute, as planned, what it should?
 
 use crate::{error::NetError, host::check_memory};
-use cudnn_layers::conv::{
-    geometry,
-    verify::{distances, memory},
-};
+use cudnn_layers::conv::geometry;
+use cudnn_layers::conv::verify::{distances, memory};
 use planner::{Bytes, Plan, PlannedKernel};
 use tensor::{Accumulate, Device, tolerance::distance_tolerance};
 

@@ -1,18 +1,12 @@
 //! How long each layer, the update and copies take: measured one at a time, which takes no memory of the whole net.
 
 use super::{Execution, NetRun, slab::Slab};
-use crate::{
-    error::NetError,
-    group::Group,
-    net::{Net, RunLayout, graph::Node},
-    time,
-};
+use crate::net::{Net, RunLayout};
+use crate::{error::NetError, group::Group, net::graph::Node, time};
 use memory::{Action, ArenaLayout, Buffer, Outline, Schedule};
 use planner::Plan;
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::{Duration, Instant},
-};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 use tensor::{Bf16, Device, ElementType, Span, cuda::CudaError};
 
 /// What the layers of a net take, in milliseconds.

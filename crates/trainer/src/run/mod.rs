@@ -8,29 +8,18 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    error::NetError,
-    fill::fill,
-    group::Group,
-    net::{
-        Net, RunLayout,
-        graph::Param,
-        layout::{from_nchw, in_nchw},
-    },
-};
-use cudnn_layers::{
-    copy::convert,
-    update::{self, ParamUpdate, StepRates, StepState},
-};
+use crate::net::layout::{from_nchw, in_nchw};
+use crate::net::{Net, RunLayout};
+use crate::{error::NetError, fill::fill, group::Group, net::graph::Param};
+use cudnn_layers::copy::convert;
+use cudnn_layers::update::{self, ParamUpdate, StepRates, StepState};
 use memory::{Action, Place};
 use planner::Plan;
 use reduce::{Reduction, STATE};
 use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
-use tensor::{
-    Accumulate, Arena, Device, Element, Mark, Setting, Span,
-    cuda::{Cuda, CudaError, CudaGraph},
-};
+use tensor::cuda::{Cuda, CudaError, CudaGraph};
+use tensor::{Accumulate, Arena, Device, Element, Mark, Setting, Span};
 
 pub use measure::{LayerTimes, measure};
 pub use net_run::NetRun;

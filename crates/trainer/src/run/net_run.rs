@@ -1,12 +1,8 @@
 //! Nets that are laid out and wait to be run.
 
 use super::{Execution, reduce::Reduction, slab::Slab};
-use crate::{
-    error::NetError,
-    group::Group,
-    net::{Net, RunLayout},
-    planning::ScheduleRecord,
-};
+use crate::net::{Net, RunLayout};
+use crate::{error::NetError, group::Group, planning::ScheduleRecord};
 use cudnn_layers::update::StepState;
 use memory::{Action, MemoryReport};
 use planner::Plan;

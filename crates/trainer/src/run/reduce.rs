@@ -1,17 +1,12 @@
 //! The sum of all ranks' gradients, in buckets, while the backward pass goes on.
 
-use crate::{
-    error::NetError,
-    group::Group,
-    net::{Net, NetLayout},
-};
+use crate::net::{Net, NetLayout};
+use crate::{error::NetError, group::Group};
 use cudnn_layers::update::{self, StepState};
 use memory::Action;
 use std::{ops::RangeInclusive, sync::Arc};
-use tensor::{
-    Arena, Device, Format, Span,
-    cuda::{Communicator, Cuda, CudaError, Event, Stream},
-};
+use tensor::cuda::{Communicator, Cuda, CudaError, Event, Stream};
+use tensor::{Arena, Device, Format, Span};
 
 /// Bytes of a bucket, as in PyTorch: so many that a sum runs at the full rate, so few that the first begins early.
 /// Towards the end they become smaller, as no backward pass is left to hide the last sum.

@@ -3,10 +3,8 @@
 use crate::error::NetError;
 use memory::{Action, StreamKind};
 use std::collections::HashMap;
-use tensor::{
-    Arena, Device, Mark, Span,
-    cuda::{Cuda, CudaError, Event, Pinned, Stream},
-};
+use tensor::cuda::{Cuda, CudaError, Event, Pinned, Stream};
+use tensor::{Arena, Device, Mark, Span};
 
 /// Where offloaded buffers lie.
 pub(super) enum Slab {

@@ -2,22 +2,14 @@
 //! again, recorded and replayed.
 
 use super::{Execution, MiniBatch, NetRun, Update, measure};
-use crate::{
-    net::{
-        Net, RunLayout,
-        tests::{
-            DATA, conv, head, layer,
-            lifetimes::{everything, iterate_poisoned},
-        },
-    },
-    planning::{Rates, estimated_costs},
-    testing::{Forced, Running, build_on, own_gpu, plan_options},
-};
+use crate::net::tests::lifetimes::{everything, iterate_poisoned};
+use crate::net::tests::{DATA, conv, head, layer};
+use crate::net::{Net, RunLayout};
+use crate::planning::{Rates, estimated_costs};
+use crate::testing::{Forced, Running, build_on, own_gpu, plan_options};
 use cudnn_layers::update::Rule;
-use memory::{
-    Action, ArenaLayout, Buffer, Outline, Place, Schedule,
-    policy::{Costs, MemoryPolicy},
-};
+use memory::policy::{Costs, MemoryPolicy};
+use memory::{Action, ArenaLayout, Buffer, Outline, Place, Schedule};
 use planner::{BatchSizePolicy, Bytes, WorkspacePolicy};
 use std::{collections::HashMap, env, fs};
 use tensor::{Accumulate, Arena, Cpu, Device, cuda::CudaError};

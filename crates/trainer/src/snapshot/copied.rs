@@ -1,20 +1,12 @@
 //! Weights of one net in another: copied by the names of layers, as Caffe does.
 
-use super::{
-    CLASSES, SnapshotError, Tensors, load_weights,
-    modules::{Module, fields, modules, reads_blue_first, turn},
-};
-use crate::{
-    Execution, Net,
-    net::graph::{Graph, Node},
-};
+use super::modules::{Module, fields, modules, reads_blue_first, turn};
+use super::{CLASSES, SnapshotError, Tensors, load_weights};
+use crate::net::graph::{Graph, Node};
+use crate::{Execution, Net};
 use serde::Serialize;
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::PathBuf,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::{borrow::Cow, fmt, path::PathBuf};
 
 /// Files of weights, of which later ones win.
 pub struct Weights(Vec<Tensors>);

@@ -5,10 +5,8 @@
 //! and VGG, it may also be `features.N` or `classifier.N`, where torchvision counts the layers before the classifier,
 //! and from there on.
 
-use crate::{
-    net::graph::{Graph, Node},
-    spec::LayerKind,
-};
+use crate::net::graph::{Graph, Node};
+use crate::spec::LayerKind;
 
 /// The names that a layer's module may have.
 #[derive(Clone, Debug)]

@@ -2,11 +2,8 @@
 
 use super::{SnapshotError, load_solver_state, load_weights, state_path, weights_path};
 use files::{Claim, Claimed, claim, remove_abandoned, try_writing};
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{collections::BTreeSet, fs, io};
 
 /// A prefix under which snapshots can be written, by no other process as long as this lives.
 #[derive(Debug)]

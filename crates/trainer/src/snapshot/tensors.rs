@@ -9,11 +9,9 @@ use files::{read_regular, write_atomically};
 use safetensors::{Dtype, SafeTensors};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 // The format is little-endian, and elements are written as they lie in memory.
 const _: () = assert!(cfg!(target_endian = "little"));

@@ -1,9 +1,7 @@
 //! The end of the last finished iteration, to which an iteration that cannot be finished is rolled back.
 
-use super::{
-    Solver,
-    restore::{positions, set_positions},
-};
+use super::Solver;
+use super::restore::{positions, set_positions};
 use crate::error::NetError;
 use std::collections::BTreeMap;
 use tensor::{Device, Format, Span};

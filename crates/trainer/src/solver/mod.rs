@@ -12,23 +12,14 @@ mod test_nets;
 mod tests;
 mod watch;
 
-use crate::{
-    error::NetError,
-    group::{RankError, Share},
-    layers::BuildOptions,
-    net::Net,
-    planning::{self, PlanRecord},
-    prototxt,
-    run::{Execution, MiniBatch, NetRun, Update},
-    snapshot::SnapshotError,
-    spec::{NetSource, NetSpec, NetState, SolverSpec},
-    stop::Stop,
-};
+use crate::group::{RankError, Share};
+use crate::planning::{self, PlanRecord};
+use crate::run::{Execution, MiniBatch, NetRun, Update};
+use crate::spec::{NetSource, NetSpec, NetState, SolverSpec};
+use crate::{error::NetError, layers::BuildOptions, net::Net, prototxt, snapshot::SnapshotError, stop::Stop};
 use serde::Serialize;
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap, VecDeque},
-};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use tensor::{Accumulate, TensorType};
 use thiserror::Error;
 

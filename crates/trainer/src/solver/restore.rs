@@ -1,19 +1,13 @@
 //! Snapshots of a training, and resuming from one bit by bit.
 
 use super::{Solver, TrainError};
-use crate::{
-    net::{Net, graph::Param, layout::ParamSpans},
-    run::Execution,
-    snapshot::{
-        CLASSES, CopiedWeights, NamedTensor, SnapshotError, SolverState, Tensors, Weights, fingerprint,
-        load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
-    },
+use crate::snapshot::{
+    CLASSES, CopiedWeights, NamedTensor, SnapshotError, SolverState, Tensors, Weights, fingerprint,
+    load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
 };
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use crate::{net::Net, net::graph::Param, net::layout::ParamSpans, run::Execution};
+use std::path::{Path, PathBuf};
+use std::{borrow::Cow, collections::BTreeMap};
 use tensor::{Span, cuda::CudaError};
 
 /// As [`NamedTensor`], with elements that may have come from a GPU.

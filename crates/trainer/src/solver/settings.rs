@@ -2,18 +2,12 @@
 //! resumed training is not the one that was interrupted.
 
 use super::Training;
-use crate::{
-    net::{Net, graph::Node},
-    planning::PlanOrigin,
-    snapshot::SolverState,
-    spec::{LayerKind, LayerSpec, LrPolicy, NetSpec, SolverSpec},
-};
+use crate::spec::{LayerKind, LayerSpec, LrPolicy, NetSpec, SolverSpec};
+use crate::{net::Net, net::graph::Node, planning::PlanOrigin, snapshot::SolverState};
 use files::digest::fnv1a;
 use planner::Plan;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 impl Training {
     /// What to say of resuming this training, of `nets`, from `state`: whether the snapshot's `plan` is used, whether

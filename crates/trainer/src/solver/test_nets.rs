@@ -1,11 +1,8 @@
 //! Testing what is trained, on the way.
 
 use super::{Solver, TrainError};
-use crate::{
-    error::NetError,
-    run::{Execution, MiniBatch},
-    stop::Stop,
-};
+use crate::run::{Execution, MiniBatch};
+use crate::{error::NetError, stop::Stop};
 use serde::Serialize;
 
 /// An output of a test net.

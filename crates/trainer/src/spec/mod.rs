@@ -29,12 +29,8 @@ use std::path::{Path, PathBuf};
 pub(crate) use kind::layer_types;
 
 // Parameters that are the operations' own types.
-pub use cudnn_layers::{
-    eltwise::Combination,
-    lrn::Region,
-    softmax::Normalization,
-    update::{Larc, Method, Regularization},
-};
+pub use cudnn_layers::update::{Larc, Method, Regularization};
+pub use cudnn_layers::{eltwise::Combination, lrn::Region, softmax::Normalization};
 pub use tensor::Rounding;
 
 pub use data::{

@@ -1,11 +1,8 @@
 //! A whole net.
 
-use super::{
-    InputParams, LayerKind, LayerSpec, NetState, Phase,
-    data::{shapes, sizes},
-    legacy,
-    params::{params, spec_file},
-};
+use super::data::{shapes, sizes};
+use super::params::{params, spec_file};
+use super::{InputParams, LayerKind, LayerSpec, NetState, Phase, legacy};
 use crate::group::Share;
 use crate::prototxt::{self, FieldValue, Reader, Result, SpecError, Warning};
 use std::path::{Path, PathBuf};

@@ -1,11 +1,8 @@
 //! A solver: how a net is trained and tested.
 
-use super::{
-    LearningRate, NetSource, NetState, Phase, TestSpec, Warmup,
-    learning_rate::{FROM_0, from_0, used, warmup},
-    params::{params, spec_file},
-    solver_nets::Nets,
-};
+use super::learning_rate::{FROM_0, from_0, used, warmup};
+use super::params::{params, spec_file};
+use super::{LearningRate, NetSource, NetState, Phase, TestSpec, Warmup, solver_nets::Nets};
 use crate::group::Share;
 use crate::prototxt::{self, Reader, Result, Warning, choices};
 use cudnn_layers::update::{Larc, Method, Regularization, Rule};

@@ -5,11 +5,8 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    error::NetError,
-    net::Net,
-    run::{Execution, MiniBatch, NetRun, Update},
-};
+use crate::run::{Execution, MiniBatch, NetRun, Update};
+use crate::{error::NetError, net::Net};
 use clock::{Clock, Marks};
 use cudnn_layers::update;
 use tensor::{Accumulate, Device};

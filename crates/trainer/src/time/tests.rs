@@ -1,10 +1,8 @@
 //! Times that agree with each other, on every device.
 
 use super::{TimeReport, time};
-use crate::{
-    run::NetRun,
-    testing::{Forced, build_on, own_gpu, plan_options, root},
-};
+use crate::run::NetRun;
+use crate::testing::{Forced, build_on, own_gpu, plan_options, root};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use tensor::{Cpu, Device};
 

@@ -1,9 +1,7 @@
 //! An allocator that counts, for the test programs that install it by having this module.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
-};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::{sync::atomic::AtomicUsize, sync::atomic::Ordering::SeqCst};
 
 /// Bytes in use now, the most that there were since [`measured`] began, and the largest allocation since.
 static LIVE: AtomicUsize = AtomicUsize::new(0);

@@ -10,11 +10,8 @@
 
 use super::{Operands, Pass, axis::Axis, split};
 use crate::conv::ConvOp;
-use tensor::{
-    Accumulate, ConvGeometry, Cpu,
-    cpu::{Matrix, gemm},
-    geometry::elements,
-};
+use tensor::cpu::{Matrix, gemm};
+use tensor::{Accumulate, ConvGeometry, Cpu, geometry::elements};
 
 /// cuDNN's `GEMM`.
 pub(super) fn pass(op: ConvOp, g: &ConvGeometry) -> Option<Box<dyn Pass>> {

@@ -1,9 +1,7 @@
 //! Between operands, where one channel's values are neighbours, and vectors with a channel in each lane.
 
-use tensor::{
-    Accumulate,
-    cpu::{LANES, Lanes},
-};
+use tensor::Accumulate;
+use tensor::cpu::{LANES, Lanes};
 
 /// Up to sixteen signals (planes of channels, filters): their first elements lie `stride` apart.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,8 @@
 //! cuDNN's engines as algorithms: which of those that it suggests are tried.
 
 use super::convolver::{EngineConvolver, Task};
-use crate::{
-    conv::ConvOp,
-    cudnn::{ConvGraph, Convolution, Cudnn, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY},
-};
+use crate::conv::ConvOp;
+use crate::cudnn::{ConvGraph, Convolution, Cudnn, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY};
 use cudarc::cudnn::sys::cudnnBackendHeurMode_t;
 use planner::Math;
 use tensor::{Accumulate, ConvGeometry, ElementType, Format, cuda::Cuda};

@@ -2,11 +2,9 @@
 //! products, with filters of 1x1 up to three times.
 
 use super::{convolver::padded, kind::Kind};
-use crate::{
-    blas::{Factor, product},
-    conv::{ConvError, ConvOp, Convolver, Facts},
-    lowering::{col2im, im2col, sum_terms},
-};
+use crate::blas::{Factor, product};
+use crate::conv::{ConvError, ConvOp, Convolver, Facts};
+use crate::lowering::{col2im, im2col, sum_terms};
 use planner::{Bytes, Math};
 use tensor::{ConvGeometry, Format, Out, View, ViewMut, cuda::Cuda, geometry::elements};
 

@@ -8,10 +8,8 @@ mod kind;
 mod tests;
 
 use super::{ConvError, ConvOp, Convolver};
-use crate::{
-    cudnn::{Cudnn, CudnnError},
-    space_to_depth::with_depth,
-};
+use crate::cudnn::{Cudnn, CudnnError};
+use crate::space_to_depth::with_depth;
 use convolver::EngineConvolver;
 use engines::{Search, refused};
 use gemm::GemmConvolver;

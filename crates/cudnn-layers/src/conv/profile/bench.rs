@@ -1,9 +1,7 @@
 //! Operands and workspace to measure with.
 
-use super::super::{
-    ConvOp, Convolver,
-    operands::{operands, slices},
-};
+use super::super::operands::{operands, slices};
+use super::super::{ConvOp, Convolver};
 use tensor::{
     Arena, Bf16, ConvGeometry, Cursor, Device, ElementType, Format, MemoryError, Out, Span, View, ViewMut,
 };

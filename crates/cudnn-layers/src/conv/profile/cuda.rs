@@ -4,10 +4,8 @@ use super::{ProfileOptions, Trial, bench::Bench};
 use crate::conv::{ConvError, Convolver};
 use planner::{Bytes, Request};
 use std::time::{Duration, Instant};
-use tensor::{
-    Arena,
-    cuda::{Cuda, CudaError, Event},
-};
+use tensor::Arena;
+use tensor::cuda::{Cuda, CudaError, Event};
 
 /// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
 const HOPELESS: f64 = 1.5;

@@ -4,10 +4,8 @@
 //! workspace when the others need it, and a configuration takes as long as its plan says: what is shared counts once
 //! for each algorithm.
 
-use super::{
-    ConvBackend, ConvError, ConvOp, Convolver,
-    operands::{operand_lens, slices},
-};
+use super::operands::{operand_lens, slices};
+use super::{ConvBackend, ConvError, ConvOp, Convolver};
 use planner::{ARENA_ALIGNMENT, Bytes, Configuration, Run};
 use std::{ops::Range, sync::Arc};
 use tensor::{ALIGNMENT, ConvGeometry, Out, Space, View, ViewMut};

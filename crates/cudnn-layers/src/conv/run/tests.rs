@@ -1,16 +1,12 @@
 //! Configurations of several algorithms, against the definition and call by call.
 
 use super::*;
-use crate::conv::{
-    Facts,
-    tests::{named, reference, run},
-};
+use crate::conv::Facts;
+use crate::conv::tests::{named, reference, run};
 use planner::Measurement;
 use std::sync::Mutex;
-use tensor::{
-    Arena, Cpu, Cursor, Format,
-    testing::{assert_close, random, sum_tolerance},
-};
+use tensor::testing::{assert_close, random, sum_tolerance};
+use tensor::{Arena, Cpu, Cursor, Format};
 
 /// Sizes and algorithms of a mini-batch of fourteen samples. No algorithm's micro-batches follow each other.
 fn parts(op: ConvOp) -> [(u32, &'static str); 7] {

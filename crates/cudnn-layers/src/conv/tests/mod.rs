@@ -8,10 +8,8 @@ use super::{
 use planner::{Bytes, Request};
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
-use tensor::{
-    Arena, ConvGeometry, Cpu, Device, Format, Span, View, ViewMut,
-    testing::{assert_close, random, sum_tolerance},
-};
+use tensor::testing::{assert_close, random, sum_tolerance};
+use tensor::{Arena, ConvGeometry, Cpu, Device, Format, Span, View, ViewMut};
 
 /// The algorithms of the CPU for `op` on `g`.
 pub(super) fn candidates(threads: usize, op: ConvOp, g: &ConvGeometry) -> Vec<Arc<dyn Convolver>> {

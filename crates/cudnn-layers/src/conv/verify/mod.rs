@@ -10,10 +10,8 @@ mod operand;
 #[cfg(test)]
 mod tests;
 
-use super::{
-    ConvBackend, ConvError, ConvOp, Runner,
-    operands::{operand_lens, operands},
-};
+use super::operands::{operand_lens, operands};
+use super::{ConvBackend, ConvError, ConvOp, Runner};
 use crate::copy;
 use draw::Draw;
 use operand::Operand;

@@ -1,14 +1,8 @@
 //! The sums against the definition, and faults that must show.
 
 use super::{operand::PERIOD, *};
-use crate::{
-    conv::{
-        kernel_id,
-        operands::slices,
-        tests::{random_geometry, reference},
-    },
-    testing::on_every_device,
-};
+use crate::conv::tests::{random_geometry, reference};
+use crate::{conv::kernel_id, conv::operands::slices, testing::on_every_device};
 use planner::{Measurement, Run};
 
 /// Sizes that divide 2^20, where operands that repeat after as many values make all samples alike.

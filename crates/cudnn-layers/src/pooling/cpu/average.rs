@@ -1,10 +1,8 @@
 //! Average pooling on the CPU.
 
 use super::{add_to_planes, for_each_plane, pixels, plane_lens};
-use crate::{
-    cpu_loops::inlined,
-    cpu_sums::{Itself, sums},
-};
+use crate::cpu_loops::inlined;
+use crate::cpu_sums::{Itself, sums};
 use tensor::{Cpu, Out, PoolGeometry, View, ViewMut};
 
 pub(crate) fn forward_average(cpu: &Cpu, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {

@@ -5,14 +5,10 @@
 //! all outputs of a row is one contiguous run of one phase, and padding is a matter of what the phases are filled with.
 
 use super::{add_to_planes, pixels, plane_lens};
-use crate::{
-    cpu_loops::{for_each_run_with, inlined, items_per_task, rectified},
-    pooling::tap_size,
-};
-use tensor::{
-    Cpu, Out, PoolGeometry, View, ViewMut,
-    cpu::{LANES, Lanes, WithLanes, dispatch},
-};
+use crate::cpu_loops::{for_each_run_with, inlined, items_per_task, rectified};
+use crate::pooling::tap_size;
+use tensor::cpu::{LANES, Lanes, WithLanes, dispatch};
+use tensor::{Cpu, Out, PoolGeometry, View, ViewMut};
 
 /// The number of no tap: no pixel won.
 const NONE: u32 = u32::MAX;

@@ -1,22 +1,13 @@
 //! A GPU in use.
 
-use super::{
-    DeviceMemory, Pinned, Stream,
-    library::{Libraries, Library},
-    module::Modules,
-};
-use crate::{
-    Format, ViewMut,
-    cuda::{Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source},
-};
+use super::library::{Libraries, Library};
+use super::{DeviceMemory, Pinned, Stream, module::Modules};
+use crate::cuda::{Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
+use crate::{Format, ViewMut};
 use cudarc::driver::{CudaContext, result, sys};
-use std::{
-    fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of the scratch that every open device owns: what cuBLAS recommends for its workspace on the largest GPUs.
 const SCRATCH_LEN: usize = 32 << 20;

@@ -1,10 +1,8 @@
 //! Libraries that work on a device: each is started once, when first used.
 
 use super::Stream;
-use std::{
-    any::{Any, TypeId},
-    collections::HashMap,
-};
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 
 /// A library's handle on one device.
 pub trait Library: Send + Sized + 'static {

@@ -2,10 +2,8 @@
 
 use super::Stream;
 use crate::cuda::{CudaError, Source};
-use cudarc::{
-    driver::{CudaFunction, CudaModule, sys},
-    nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts},
-};
+use cudarc::driver::{CudaFunction, CudaModule, sys};
+use cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
 use std::{collections::HashMap, sync::Arc};
 
 /// What has been compiled so far.
@@ -61,10 +59,8 @@ fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>, CudaErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Arena, Cursor, Format,
-        cuda::{Arg, Grid, probe},
-    };
+    use crate::cuda::{Arg, Grid, probe};
+    use crate::{Arena, Cursor, Format};
 
     static SOURCE: Source = Source {
         name: "test.cu",

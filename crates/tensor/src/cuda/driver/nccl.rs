@@ -4,11 +4,9 @@ use super::{Cuda, Stream};
 use crate::{ElementType, View, ViewMut, cuda::CudaError};
 use cudarc::driver::sys::CUstream;
 use libloading::Library;
-use std::{
-    ffi::{CStr, c_char, c_int},
-    ptr::null_mut,
-    sync::{Mutex, OnceLock, PoisonError},
-};
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// NCCL's communicator, of which nothing is known.
 type Raw = *mut std::ffi::c_void;

@@ -1,12 +1,8 @@
 //! What Caffe's transformation lacks: a divisor of each channel, random regions, turning, changes of colours.
 
-use crate::{
-    data::{
-        Phase, Sample, Transform, TransformScratch,
-        augment::{jitter, region, rotate},
-    },
-    spec::{ColorJitter, Mean, TransformParams},
-};
+use crate::data::augment::{jitter, region, rotate};
+use crate::data::{Phase, Sample, Transform, TransformScratch};
+use crate::spec::{ColorJitter, Mean, TransformParams};
 use rand_chacha::ChaCha8Rng;
 use tensor::rng;
 

@@ -3,11 +3,8 @@
 use super::{digits, idx_bytes, read};
 use crate::data::{Dataset, ImageRecords, Phase, Synthetic, records::read_idx};
 use flate2::{Compression, write::GzEncoder};
-use std::{
-    fs,
-    io::{Read, Write},
-    path::Path,
-};
+use std::io::{Read, Write};
+use std::{fs, path::Path};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

@@ -1,10 +1,9 @@
 //! Image files: lists, folders, decoding and resizing.
 
 use super::read;
-use crate::{
-    data::{Dataset, ImageData, ImageRecords, Phase, Transform, TransformScratch, decode::is_complete},
-    spec::{ColorJitter, Mean, TransformParams},
-};
+use crate::data::decode::is_complete;
+use crate::data::{Dataset, ImageData, ImageRecords, Phase, Transform, TransformScratch};
+use crate::spec::{ColorJitter, Mean, TransformParams};
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
 use std::{fs, path::Path};
 

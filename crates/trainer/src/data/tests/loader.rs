@@ -1,12 +1,9 @@
 //! Order, resuming, prefetching and errors of the loader.
 
 use super::{Counting, digits, read};
-use crate::{
-    data::{Dataset, ImageRecords, Loader, LoaderOptions, Phase},
-    group::Share,
-    spec::{ColorJitter, TransformParams},
-    testing::gpu,
-};
+use crate::data::{Dataset, ImageRecords, Loader, LoaderOptions, Phase};
+use crate::spec::{ColorJitter, TransformParams};
+use crate::{group::Share, testing::gpu};
 use std::sync::Arc;
 use tensor::{Arena, Cursor, Device, Format};
 

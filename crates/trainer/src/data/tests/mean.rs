@@ -1,9 +1,7 @@
 //! Mean images in Caffe's binary form.
 
-use crate::{
-    data::{Phase, Transform, read_mean},
-    spec::{Mean, TransformParams},
-};
+use crate::data::{Phase, Transform, read_mean};
+use crate::spec::{Mean, TransformParams};
 use std::fs;
 
 fn varint(mut value: u64, out: &mut Vec<u8>) {

@@ -1,12 +1,8 @@
 //! Crop, mirror, mean, scale and resize, number by number.
 
-use crate::{
-    data::{
-        Phase, Sample, Transform, TransformScratch,
-        resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer},
-    },
-    spec::{Mean, TransformParams},
-};
+use crate::data::resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer};
+use crate::data::{Phase, Sample, Transform, TransformScratch};
+use crate::spec::{Mean, TransformParams};
 use fast_image_resize::ResizeAlg;
 use tensor::MemoryError;
 

@@ -1,13 +1,10 @@
 //! ONNX files, read back field by field.
 
 use super::{build, values};
-use crate::{
-    NetError,
-    export::{onnx, state_dict},
-    protobuf::{Value, fields},
-    spec::{NetSpec, Phase},
-    testing::root,
-};
+use crate::export::{onnx, state_dict};
+use crate::protobuf::{Value, fields};
+use crate::spec::{NetSpec, Phase};
+use crate::{NetError, testing::root};
 use std::{collections::BTreeMap, path::Path};
 use tensor::{Cpu, Device};
 

@@ -1,21 +1,16 @@
 //! torchvision's models: the state dict of each goes in and out bit by bit, and its logits are PyTorch's.
 
 use super::{build, values};
-use crate::{
-    export::state_dict,
-    run::{MiniBatch, NetRun},
-    snapshot::{NamedTensor, Weights, save_tensors},
-    spec::{LayerKind, NetSpec, Phase, TransformParams},
-    testing::{Forced, gpu, numbers, plan_options, root, weights},
-};
+use crate::export::state_dict;
+use crate::run::{MiniBatch, NetRun};
+use crate::snapshot::{NamedTensor, Weights, save_tensors};
+use crate::spec::{LayerKind, NetSpec, Phase, TransformParams};
+use crate::testing::{Forced, gpu, numbers, plan_options, root, weights};
 use files::digest::fnv1a;
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use serde::Deserialize;
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, fs};
 use tensor::{Cpu, Device};
 
 /// What torchvision_logits.py has written of a model.

@@ -1,14 +1,10 @@
 //! Where conversions stand in a net whose feature maps are not in single precision and NCHW.
 
 use super::{DATA, head, layer};
-use crate::{
-    layers::{self, BuildOptions},
-    net::{
-        graph::Graph,
-        layout::{from_nchw, in_nchw},
-    },
-    spec::{NetSpec, NetState},
-};
+use crate::layers::{self, BuildOptions};
+use crate::net::graph::Graph;
+use crate::net::layout::{from_nchw, in_nchw};
+use crate::spec::{NetSpec, NetState};
 use std::path::Path;
 use tensor::{AxisOrder, Device, Format, TensorType};
 

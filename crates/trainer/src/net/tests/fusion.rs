@@ -1,17 +1,14 @@
 //! ReLUs inside the layer before them: the same losses and gradients as with ReLUs of their own.
 
 use super::{DATA, conv, head, ip, layer};
-use crate::{
-    layers::{Absorbed, BuildOptions},
-    net::{Net, RunLayout, graph::Node},
-    spec::{NetSpec, Phase},
-    testing::{Running, build},
-};
+use crate::layers::{Absorbed, BuildOptions};
+use crate::net::graph::Node;
+use crate::net::{Net, RunLayout};
+use crate::spec::{NetSpec, Phase};
+use crate::testing::{Running, build};
 use std::{collections::BTreeMap, path::Path};
-use tensor::{
-    Device,
-    testing::{assert_close, sum_tolerance},
-};
+use tensor::Device;
+use tensor::testing::{assert_close, sum_tolerance};
 
 /// A layer `bn` with these fields.
 fn norm(fields: &str) -> String {

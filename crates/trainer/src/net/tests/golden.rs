@@ -2,12 +2,10 @@
 //! a layer that needs less moves what lies behind it.
 
 use super::lifetimes::everything;
-use crate::{
-    layers::{BuildOptions, SyntheticData},
-    net::{Net, RunLayout},
-    spec::{NetSpec, Phase},
-    testing::{build_on, root},
-};
+use crate::layers::{BuildOptions, SyntheticData};
+use crate::net::{Net, RunLayout};
+use crate::spec::{NetSpec, Phase};
+use crate::testing::{build_on, root};
 use files::digest::fnv1a;
 use memory::Buffer;
 use tensor::{Cpu, Device};

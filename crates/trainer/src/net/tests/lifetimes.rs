@@ -2,11 +2,9 @@
 //! step, and nothing changes.
 
 use super::{DATA, conv, head, layer};
-use crate::{
-    net::{Net, NetLayout, RunLayout},
-    run::MiniBatch,
-    testing::{Forced, Running, build_on, gpu, plan_options, set},
-};
+use crate::net::{Net, NetLayout, RunLayout};
+use crate::run::MiniBatch;
+use crate::testing::{Forced, Running, build_on, gpu, plan_options, set};
 use memory::{Place, Residence};
 use planner::{ARENA_ALIGNMENT, BatchSizePolicy, Bytes, Plan, WorkspacePolicy};
 use tensor::{Cpu, Device, Span};

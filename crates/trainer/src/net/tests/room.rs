@@ -1,10 +1,8 @@
 //! What is promised to kernels under a budget of memory is what the layout gives them.
 
 use super::{DATA, conv, head, layer};
-use crate::{
-    net::{Net, RunLayout},
-    testing::build,
-};
+use crate::net::{Net, RunLayout};
+use crate::testing::build;
 use cudnn_layers::conv::{ConvBackend, Convolver};
 use memory::Room;
 use planner::{

@@ -4,22 +4,14 @@ use super::{
     LABELS_OF_A_LAYER, SGD, assert_near, assert_within, digits, head, layer, losses, parameters, plain,
     planned, residual, solver, start, start_on,
 };
-use crate::{
-    net::Net,
-    planning::Planning,
-    snapshot::state_path,
-    spec::SolverSpec,
-    testing::{
-        Candidates, FIRST_LOSSES, Forced, gpu, lenet_loss_tolerance, own_gpu, plan_options, quick_profile,
-        root,
-    },
+use crate::testing::{
+    Candidates, FIRST_LOSSES, Forced, gpu, lenet_loss_tolerance, own_gpu, plan_options, quick_profile, root,
 };
+use crate::{net::Net, planning::Planning, snapshot::state_path, spec::SolverSpec};
 use planner::{BatchSizePolicy, PlanOptions, PlannedKernel, WorkspacePolicy};
 use std::{path::Path, process::Command};
-use tensor::{
-    Cpu, Device,
-    testing::{COMPARABLE_ERROR, assert_close},
-};
+use tensor::testing::{COMPARABLE_ERROR, assert_close};
+use tensor::{Cpu, Device};
 
 /// Deterministic algorithms that can be compared with the processor's.
 fn options(batch: BatchSizePolicy, workspace: WorkspacePolicy) -> PlanOptions {

@@ -1,17 +1,13 @@
 //! Trainings on a GPU with feature maps in BF16 and NHWC, as near to those of the processor as their numbers are.
 
+use super::cuda::{every_layer, lenet, snapshotting};
 use super::{
-    SGD, assert_near, assert_within,
-    cuda::{every_layer, lenet, snapshotting},
-    losses, parameters, plain, planned, residual,
-    resume::histories,
-    solver, start, start_on,
+    SGD, assert_near, assert_within, losses, parameters, plain, planned, residual, resume::histories, solver,
+    start, start_on,
 };
-use crate::{
-    snapshot::{Weights, state_path, weights_path},
-    solver::Solver,
-    testing::{FIRST_LOSSES, Forced, Running, build_on, own_gpu, plan_options},
-};
+use crate::snapshot::{Weights, state_path, weights_path};
+use crate::solver::Solver;
+use crate::testing::{FIRST_LOSSES, Forced, Running, build_on, own_gpu, plan_options};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use tensor::{AxisOrder, Bf16, Cpu, Device, ElementType, Format};
 

@@ -11,14 +11,9 @@ mod resume;
 mod update;
 
 use super::{Solver, TrainError, Training};
-use crate::{
-    layers::BuildOptions,
-    net::Net,
-    planning::Planning,
-    run::NetRun,
-    spec::{NetSpec, Phase, SolverSpec},
-    testing::{Forced, plan_options, quick_profile, root},
-};
+use crate::spec::{NetSpec, Phase, SolverSpec};
+use crate::testing::{Forced, plan_options, quick_profile, root};
+use crate::{layers::BuildOptions, net::Net, planning::Planning, run::NetRun};
 use planner::{BatchSizePolicy, Plan, PlanOptions, WorkspacePolicy};
 use std::path::Path;
 use tensor::{Cpu, Device};

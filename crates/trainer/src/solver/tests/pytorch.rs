@@ -1,12 +1,9 @@
 //! Fifty iterations have PyTorch's losses: same weights, images and labels, same solver.
 
 use super::{assert_within, losses, planned};
-use crate::{
-    export::state_dict,
-    snapshot::{NamedTensor, Weights, save_tensors},
-    spec::SolverSpec,
-    testing::{Forced, gpu, numbers, plan_options, root, weights},
-};
+use crate::snapshot::{NamedTensor, Weights, save_tensors};
+use crate::testing::{Forced, gpu, numbers, plan_options, root, weights};
+use crate::{export::state_dict, spec::SolverSpec};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};

@@ -4,14 +4,8 @@ use super::{
     LABELS_OF_A_LAYER, Prepared, SGD, Solver, assert_near, digits, head, layer, losses, parameters, plain,
     planned, solver, start, start_on,
 };
-use crate::{
-    group::Launched,
-    snapshot::state_path,
-    solver::TrainError,
-    spec::SolverSpec,
-    stop::Stop,
-    testing::{Forced, plan_options},
-};
+use crate::testing::{Forced, plan_options};
+use crate::{group::Launched, snapshot::state_path, solver::TrainError, spec::SolverSpec, stop::Stop};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use std::{sync::atomic::Ordering, thread};
 use tensor::{Cpu, Device, cuda::probe};

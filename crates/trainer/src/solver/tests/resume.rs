@@ -3,13 +3,10 @@
 use super::{
     Prepared, Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on,
 };
+use crate::snapshot::{SolverState, Weights, load_solver_state, state_path};
+use crate::testing::{FIRST_LOSSES, Forced, gpu, plan_options};
 use crate::{
-    net::{graph::Param, layout::ParamSpans},
-    planning::PlanOrigin,
-    snapshot::{SolverState, Weights, load_solver_state, state_path},
-    solver::TestOutput,
-    stop::Stop,
-    testing::{FIRST_LOSSES, Forced, gpu, plan_options},
+    net::graph::Param, net::layout::ParamSpans, planning::PlanOrigin, solver::TestOutput, stop::Stop,
 };
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use std::{collections::BTreeMap, fs, path::Path, sync::atomic::Ordering};

@@ -1,16 +1,11 @@
 //! Filters to row spectra, and row spectra to gradients of filters.
 
-use super::{
-    bins::{BIN, Bins, Work},
-    image::{row_values, vectors},
-    tiling::Tiling,
-    transform::real_fft,
-};
+use super::bins::{BIN, Bins, Work};
+use super::image::{row_values, vectors};
+use super::{tiling::Tiling, transform::real_fft};
 use crate::conv::{ConvOp, cpu::planes::Signals};
-use tensor::{
-    Accumulate,
-    cpu::{LANES, Lanes, SharedMut, WithLanes},
-};
+use tensor::Accumulate;
+use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
 
 /// Terms in one task.
 const CHUNK: usize = 16;

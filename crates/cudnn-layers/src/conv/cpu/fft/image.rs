@@ -1,16 +1,12 @@
 //! Tiles of images to spectra, and row spectra of results to images.
 
-use super::{
-    bins::{BIN, Bins, Work},
-    tiling::{Images, Tiling},
-    transform::{fft, real_fft, real_inverse, untangle},
-};
+use super::bins::{BIN, Bins, Work};
+use super::tiling::{Images, Tiling};
+use super::transform::{fft, real_fft, real_inverse, untangle};
 use crate::conv::cpu::planes::{Signals, store};
 use std::ops::Range;
-use tensor::{
-    Accumulate,
-    cpu::{LANES, Lanes, SharedMut, WithLanes},
-};
+use tensor::Accumulate;
+use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
 
 /// Which sixteen channels of which sample.
 #[derive(Clone, Copy, Debug)]

@@ -32,10 +32,8 @@ use crate::conv::ConvOp;
 use filter::{AnalyseFilter, SynthesiseFilter};
 use image::{Analyse, Synthesise};
 use multiply::Multiply;
-use tensor::{
-    Accumulate, ConvGeometry, Cpu,
-    cpu::{SharedMut, dispatch},
-};
+use tensor::cpu::{SharedMut, dispatch};
+use tensor::{Accumulate, ConvGeometry, Cpu};
 use tiling::{Images, Right, Tiling};
 
 /// Convolution by Fourier transforms of tiles of `t` x `t` (16 or 32), for stride 1, dilation 1 and filters up to half

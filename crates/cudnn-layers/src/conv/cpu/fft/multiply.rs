@@ -1,16 +1,12 @@
 //! The products of all frequencies of one column of the spectra, and its transformation back.
 
-use super::{
-    bins::{BIN, Bins, Work},
-    product::Product,
-    tiling::{ROWS, Right, Tiling, VECTORS},
-    transform::{fft, tangle, untangle},
-};
+use super::bins::{BIN, Bins, Work};
+use super::product::Product;
+use super::tiling::{ROWS, Right, Tiling, VECTORS};
+use super::transform::{fft, tangle, untangle};
 use std::ops::Range;
-use tensor::{
-    Accumulate,
-    cpu::{Lanes, SharedMut, WithLanes},
-};
+use tensor::Accumulate;
+use tensor::cpu::{Lanes, SharedMut, WithLanes};
 
 /// The task of one block of rows and of columns of the product, at one column of the spectra.
 pub(super) struct Multiply<'a> {

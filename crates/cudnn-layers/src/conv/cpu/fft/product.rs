@@ -1,10 +1,8 @@
 //! Matrix products of one frequency: complex, sixteen columns to a vector.
 
 use super::bins::{BIN, Bins, C};
-use tensor::{
-    Accumulate,
-    cpu::{LANES, Lanes},
-};
+use tensor::Accumulate;
+use tensor::cpu::{LANES, Lanes};
 
 /// Rows and vectors of a register tile: 8 complex accumulators, 2 complex vectors of the right operand, a broadcast.
 const TILE_ROWS: usize = 4;

@@ -1,16 +1,11 @@
 //! The transforms against another library, and convolutions whose extents lie at the edges of tiles and blocks.
 
-use super::{
-    bins::{BIN, MAX, Work},
-    transform::{fft, real_fft, real_inverse, tangle, untangle},
-};
+use super::bins::{BIN, MAX, Work};
+use super::transform::{fft, real_fft, real_inverse, tangle, untangle};
 use crate::conv::tests::check;
 use rustfft::{FftPlanner, num_complex::Complex};
-use tensor::{
-    ConvGeometry,
-    cpu::{LANES, Lanes, WithLanes, dispatch},
-    testing::random,
-};
+use tensor::cpu::{LANES, Lanes, WithLanes, dispatch};
+use tensor::{ConvGeometry, testing::random};
 
 /// Sixteen complex signals of `n` points through our transform.
 struct Transform {

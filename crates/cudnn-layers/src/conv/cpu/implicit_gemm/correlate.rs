@@ -5,25 +5,14 @@
 //! output channels lie side by side, and [`block_gemm`] adds their product to the task's sums. The unrolled image
 //! exists as addresses only. At the end the sums, channels side by side, are turned into images.
 
-use super::{
-    filter::{FilterLayout, TapBox},
-    patch::{ImageStack, PatchLayout, Scratch, turn_columns},
-};
-use crate::{
-    conv::{
-        ConvOp,
-        cpu::{
-            ALIGNED_LEN, Operands, Pass,
-            axis::{Axis, Cut, part},
-        },
-    },
-    cpu_loops::put,
-};
+use super::filter::{FilterLayout, TapBox};
+use super::patch::{ImageStack, PatchLayout, Scratch, turn_columns};
+use crate::conv::cpu::axis::{Axis, Cut, part};
+use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass};
+use crate::{conv::ConvOp, cpu_loops::put};
 use std::ops::Range;
-use tensor::{
-    Accumulate, ConvGeometry, Cpu,
-    cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch},
-};
+use tensor::cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch};
+use tensor::{Accumulate, ConvGeometry, Cpu};
 
 /// Pixels of a task: enough that turning a box of the filter costs little beside its use, so that to turn the filter
 /// once for all tasks would gain nothing.

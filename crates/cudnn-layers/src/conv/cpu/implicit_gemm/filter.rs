@@ -1,9 +1,7 @@
 //! The filter as the right operand of the products: a row for each tap, output channels side by side.
 
-use crate::conv::cpu::{
-    axis::Axis,
-    planes::{Signals, store},
-};
+use crate::conv::cpu::axis::Axis;
+use crate::conv::cpu::planes::{Signals, store};
 use std::ops::Range;
 use tensor::cpu::{LANES, Lanes};
 

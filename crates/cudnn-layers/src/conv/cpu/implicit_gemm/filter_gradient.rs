@@ -8,20 +8,14 @@
 //! The blocks never cross a sample, and a gradient that is added to is read before the first one. So the gradient of a
 //! mini-batch is the same to the last bit however the mini-batch is divided into micro-batches.
 
-use super::{
-    filter::TapBox,
-    patch::{ImageStack, PatchLayout, Scratch, turn_columns},
-};
-use crate::conv::cpu::{
-    ALIGNED_LEN, Operands, Pass,
-    axis::{Axis, Cut, part},
-    planes::{Signals, store},
-};
+use super::filter::TapBox;
+use super::patch::{ImageStack, PatchLayout, Scratch, turn_columns};
+use crate::conv::cpu::axis::{Axis, Cut, part};
+use crate::conv::cpu::planes::{Signals, store};
+use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass};
 use std::ops::Range;
-use tensor::{
-    Accumulate, ConvGeometry, Cpu,
-    cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch},
-};
+use tensor::cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch};
+use tensor::{Accumulate, ConvGeometry, Cpu};
 
 /// Pixels of a block: with up to 64 output channels it stays in the first-level cache.
 const PIXELS: usize = 128;

@@ -2,11 +2,9 @@
 //! products, which are turned into images or filters at the end.
 
 use super::filter::TapBox;
-use crate::conv::cpu::{
-    axis::{Axis, Cut},
-    planes::{Signals, store},
-    split,
-};
+use crate::conv::cpu::axis::{Axis, Cut};
+use crate::conv::cpu::planes::{Signals, store};
+use crate::conv::cpu::split;
 use std::ops::Range;
 use tensor::cpu::{LANES, Lanes};
 

@@ -1,10 +1,8 @@
 //! From images to the frequencies of their tiles: `B^T x B`, and `A dy A^T` for the gradient of a filter.
 
-use super::{
-    layout::{Images, Problem, Segment, Spectrum},
-    minimal::{A, M, Transform},
-    pixels::{gather, pixels_len},
-};
+use super::layout::{Images, Problem, Segment, Spectrum};
+use super::minimal::{A, M, Transform};
+use super::pixels::{gather, pixels_len};
 use crate::conv::cpu::split;
 use std::{marker::PhantomData, ops::Range};
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes, dispatch};

@@ -6,18 +6,14 @@
 //! leave its caches. A form that works on blocks of tiles, with partial sums, needs less workspace, and is nowhere
 //! faster than implicit GEMM.
 
-use super::{
-    analyse::{analyse, analyse_scratch},
-    filter::{FilterGradient, Part, TAPS},
-    layout::{PANEL, Problem, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
-    minimal::{A, Input, M, OutputAdjoint},
-};
+use super::analyse::{analyse, analyse_scratch};
+use super::filter::{FilterGradient, Part, TAPS};
+use super::layout::{PANEL, Problem, SLICE, Spectrum, slice_channels, slice_layout, slice_rows};
+use super::minimal::{A, Input, M, OutputAdjoint};
 use crate::conv::cpu::{Operands, Pass, split};
 use std::ops::Range;
-use tensor::{
-    Accumulate, Cpu,
-    cpu::{LANES, Left, SharedMut, block_gemm, dispatch},
-};
+use tensor::cpu::{LANES, Left, SharedMut, block_gemm, dispatch};
+use tensor::{Accumulate, Cpu};
 
 /// Tiles whose products are summed in registers before the sums go to memory: 16 channels and a panel of so many tiles
 /// stay in the first-level cache.

@@ -1,16 +1,12 @@
 //! Filters at the points, `G g G^T`, and the adjoint, which makes gradients of filters.
 
-use super::{
-    layout::{CHANNELS, Planes, Spectrum},
-    minimal::{A, Filter, FilterAdjoint, square},
-    pixels::{gather, pixels_len, scatter},
-};
+use super::layout::{CHANNELS, Planes, Spectrum};
+use super::minimal::{A, Filter, FilterAdjoint, square};
+use super::pixels::{gather, pixels_len, scatter};
 use crate::conv::{ConvOp, cpu::planes::store};
 use std::ops::Range;
-use tensor::{
-    Accumulate,
-    cpu::{LANES, Lanes, SharedMut, WithLanes},
-};
+use tensor::Accumulate;
+use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
 
 /// Taps of a filter.
 pub(super) const TAPS: usize = 9;

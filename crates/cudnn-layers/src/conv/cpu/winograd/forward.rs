@@ -1,21 +1,15 @@
 //! The forward pass, and backward-data as the forward pass of rotated filters.
 
-use super::{
-    analyse::{analyse, analyse_scratch},
-    filter::{Part, TAPS, TransformFilter},
-    layout::{CHANNELS, PANEL, Problem, Spectrum},
-    minimal::{A, Input},
-    synthesise::{Synthesise, synthesise_scratch},
-};
-use crate::conv::{
-    ConvOp,
-    cpu::{Operands, Pass, split},
-};
+use super::analyse::{analyse, analyse_scratch};
+use super::filter::{Part, TAPS, TransformFilter};
+use super::layout::{CHANNELS, PANEL, Problem, Spectrum};
+use super::minimal::{A, Input};
+use super::synthesise::{Synthesise, synthesise_scratch};
+use crate::conv::ConvOp;
+use crate::conv::cpu::{Operands, Pass, split};
 use std::ops::Range;
-use tensor::{
-    Accumulate, Cpu,
-    cpu::{Left, SharedMut, block_gemm_ahead, dispatch},
-};
+use tensor::cpu::{Left, SharedMut, block_gemm_ahead, dispatch};
+use tensor::{Accumulate, Cpu};
 
 /// Transformed input of a block of tiles: a part of the second-level cache (1 MiB and more per core), through which the
 /// filters stream.

@@ -4,17 +4,11 @@
 //! and writing them to memory and reading them back would take as long as the products. So each task transforms the
 //! filters it multiplies by, slice after slice.
 
-use super::{
-    forward::Forward,
-    layout::{PANEL, SLICE, Spectrum, slice_channels, slice_layout, slice_rows},
-    minimal::A,
-    synthesise::Synthesise,
-};
+use super::layout::{PANEL, SLICE, Spectrum, slice_channels, slice_layout, slice_rows};
+use super::{forward::Forward, minimal::A, synthesise::Synthesise};
 use crate::conv::cpu::{Operands, Pass, split};
-use tensor::{
-    Accumulate, Cpu,
-    cpu::{LANES, Left, SharedMut, block_gemm, dispatch},
-};
+use tensor::cpu::{LANES, Left, SharedMut, block_gemm, dispatch};
+use tensor::{Accumulate, Cpu};
 
 /// A forward pass in this form.
 #[derive(Debug)]

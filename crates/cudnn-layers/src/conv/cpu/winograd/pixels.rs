@@ -2,10 +2,8 @@
 
 use super::layout::Planes;
 use crate::conv::cpu::planes::{Signals, store};
-use tensor::{
-    Accumulate,
-    cpu::{LANES, Lanes, SharedMut},
-};
+use tensor::Accumulate;
+use tensor::cpu::{LANES, Lanes, SharedMut};
 
 /// Elements that [`gather`] writes and [`scatter`] reads for planes of `len` elements: whole 16 x 16 blocks.
 pub(super) const fn pixels_len(len: usize) -> usize {

@@ -1,15 +1,11 @@
 //! From products at the points back to images: `A^T M A`.
 
-use super::{
-    layout::{Problem, Segment, Spectrum},
-    minimal::{A, M, Output, square},
-    pixels::{pixels_len, scatter},
-};
+use super::layout::{Problem, Segment, Spectrum};
+use super::minimal::{A, M, Output, square};
+use super::pixels::{pixels_len, scatter};
 use std::ops::Range;
-use tensor::{
-    Accumulate,
-    cpu::{LANES, Lanes, SharedMut, WithLanes},
-};
+use tensor::Accumulate;
+use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
 
 /// Transforms one panel of channels of rows of tiles into the output.
 pub(super) struct Synthesise<'a> {

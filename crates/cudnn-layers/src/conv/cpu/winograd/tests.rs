@@ -1,16 +1,10 @@
 //! Geometries at the borders of tiles, blocks of channels and blocks of tiles.
 
 use super::{Nonfused, Pass, forward::Forward, layout::Problem};
-use crate::conv::{
-    ConvOp,
-    cpu::Operands,
-    operand_lens,
-    tests::{check, named, random_geometry, reference, run},
-};
-use tensor::{
-    Accumulate, ConvGeometry, Cpu,
-    testing::{max_error, random},
-};
+use crate::conv::tests::{check, named, random_geometry, reference, run};
+use crate::conv::{ConvOp, cpu::Operands, operand_lens};
+use tensor::testing::{max_error, random};
+use tensor::{Accumulate, ConvGeometry, Cpu};
 
 /// With the number of operations that they have.
 const ALL: [(&str, usize); 2] = [("WINOGRAD_4X4", 2), ("WINOGRAD_4X4_NONFUSED", 3)];

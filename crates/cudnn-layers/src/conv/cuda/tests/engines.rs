@@ -1,16 +1,9 @@
 //! Engines: which are tried, that they come back by their names, and that they can be recorded.
 
-use super::{
-    super::{
-        engines::{Search, suits},
-        kind::Kind,
-    },
-    *,
-};
-use crate::{
-    conv::operands::operands,
-    cudnn::{EngineFacts, LIKELY},
-};
+use super::super::engines::{Search, suits};
+use super::{super::kind::Kind, *};
+use crate::conv::operands::operands;
+use crate::cudnn::{EngineFacts, LIKELY};
 use std::sync::Arc;
 use tensor::{Bf16, Cursor, ElementType};
 

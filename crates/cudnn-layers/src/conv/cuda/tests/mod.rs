@@ -3,22 +3,17 @@
 mod engines;
 
 use super::{convolver::transforming, gemm};
-use crate::{
-    conv::{
-        ConvBackend, ConvError, ConvOp, Convolver, ProfileOptions, Runner, kernel_id, operand_lens, profiler,
-        tests::{random_geometry, reference},
-        verify::distances,
-    },
-    cudnn::Cudnn,
+use crate::conv::tests::{random_geometry, reference};
+use crate::conv::{
+    ConvBackend, ConvError, ConvOp, Convolver, ProfileOptions, Runner, kernel_id, operand_lens, profiler,
 };
+use crate::{conv::verify::distances, cudnn::Cudnn};
 use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Request, Run};
 use rand::RngExt;
 use std::collections::BTreeMap;
-use tensor::{
-    ALIGNMENT, Arena, AxisOrder, ConvGeometry, Device, Format, Out, Span, View, ViewMut,
-    cuda::{Cuda, CudaError, probe},
-    testing::{distance_tolerance, max_error, random, sum_tolerance},
-};
+use tensor::cuda::{Cuda, CudaError, probe};
+use tensor::testing::{distance_tolerance, max_error, random, sum_tolerance};
+use tensor::{ALIGNMENT, Arena, AxisOrder, ConvGeometry, Device, Format, Out, Span, View, ViewMut};
 
 fn cuda() -> Cuda {
     probe().unwrap().open(0).unwrap()
