@@ -99,5 +99,5 @@ impl fmt::Debug for Cudnn {
 /// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: versions of this program
 /// that had no engines, no products by cuBLAS, or other algorithms beside them said so in other words.
 pub fn versions(cuda: &Cuda) -> String {
-    format!("cuDNN {} by its engines and cuBLAS, {}", version(), cuda.versions())
+    format!("cuDNN {} by its engines, strides as channels, and cuBLAS, {}", version(), cuda.versions())
 }

@@ -4,7 +4,7 @@ use super::kind::Kind;
 use crate::conv::{ConvError, ConvOp, Convolver, Facts};
 use crate::copy::convert;
 use crate::cudnn::{Cudnn, CudnnError, Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE};
-use crate::space_to_depth::{filter_to_depth, gradient_from_depth, image_to_depth};
+use crate::space_to_depth::{Deepened, filter_to_depth, gradient_from_depth, image_to_depth};
 use planner::Bytes;
 use std::sync::OnceLock;
 use tensor::{
@@ -40,7 +40,7 @@ pub(super) struct Task {
 impl Task {
     /// The transforming engines; in BF16 and in NHWC others are as fast, and more.
     pub(super) fn transforming(&self) -> impl Iterator<Item = (&'static str, Engine)> {
-        transforming(self.op).filter(|_| self.format == Format::F32 && !self.is_deep())
+        transforming(self.op).filter(|_| self.format == Format::F32)
     }
 
     /// Whether blocks of pixels become channels.
@@ -55,13 +55,18 @@ impl Task {
     /// The name of the algorithm that `engine` is.
     fn name(&self, engine: &Engine) -> String {
         let name = self.transforming().find(|(_, own)| own == engine).map(|(name, _)| name.to_owned());
-        name.unwrap_or_else(|| format!("{}{engine}", self.prefix()))
+        format!("{}{}", self.prefix(), name.unwrap_or_else(|| engine.to_string()))
     }
 
     /// The engine that is the algorithm of this name.
     pub(super) fn named(&self, name: &str) -> Option<Engine> {
+        let name = name.strip_prefix(self.prefix())?;
         let engine = self.transforming().find(|(own, _)| *own == name).map(|(_, engine)| engine);
-        engine.or_else(|| Engine::named(name.strip_prefix(self.prefix())?))
+        engine.or_else(|| Engine::named(name))
+    }
+
+    fn deepened(&self) -> Deepened<'_> {
+        (&self.cuda, &self.geometries, self.format.layout)
     }
 }
 
@@ -91,7 +96,7 @@ impl EngineConvolver {
             geometry,
             workspace: Bytes(workspace as u64),
             prepared: Bytes(0),
-            max_error: Kind::of(of_engine, format).max_error(&geometry, format),
+            max_error: Kind::of(of_engine, format).max_error(&task.geometries[1], format),
             deterministic: !of_engine.says(EngineFacts::NONDETERMINISTIC),
         };
         let mut made = Self { facts, task: task.clone(), configs, plans: OnceLock::new(), workspace };
@@ -137,7 +142,7 @@ impl EngineConvolver {
     fn convert(&self, from: View<'_>, to: Out<'_>) {
         match &self.task.geometries {
             [g, deep] if g == deep => convert(&Device::Cuda(self.task.cuda.clone()), &[from.len()], from, to),
-            geometries => gradient_from_depth(&self.task.cuda, geometries, from, to),
+            _ => gradient_from_depth(self.task.deepened(), from, to),
         }
     }
 }
@@ -162,7 +167,7 @@ impl Convolver for EngineConvolver {
         let a = if x.is_empty() {
             a
         } else {
-            image_to_depth(&self.task.cuda, &self.task.geometries, a, x.reborrow());
+            image_to_depth(self.task.deepened(), a, x.reborrow());
             x.as_view()
         };
         if w.is_empty() {
@@ -173,7 +178,7 @@ impl Convolver for EngineConvolver {
             self.convert(w.as_view(), out);
             return Ok(());
         }
-        filter_to_depth(&self.task.cuda, &self.task.geometries, b, w.reborrow());
+        filter_to_depth(self.task.deepened(), b, w.reborrow());
         self.launch([a, w.as_view()], out, workspace)
     }
 }

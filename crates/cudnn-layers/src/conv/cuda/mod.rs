@@ -15,7 +15,7 @@ use engines::{Search, refused};
 use gemm::GemmConvolver;
 use planner::Math;
 use std::sync::Arc;
-use tensor::{AxisOrder, ConvGeometry, Format, cuda::Cuda};
+use tensor::{ConvGeometry, Format, cuda::Cuda};
 
 impl Cudnn {
     /// The algorithms that a kernel with the arithmetic `math` may use (where TF32 is allowed, single precision is too;
@@ -46,8 +46,7 @@ impl Cudnn {
         name: Option<&str>,
     ) -> Result<Vec<EngineConvolver>, CudnnError> {
         let mut found = Vec::new();
-        let may_be_deep = op != ConvOp::BackwardData && format.layout == AxisOrder::Nhwc;
-        let deep = with_depth(&geometry).filter(|_| may_be_deep);
+        let deep = with_depth(&geometry, format.layout).filter(|_| op != ConvOp::BackwardData);
         for of_engine in [geometry].into_iter().chain(deep) {
             let search = Search::new(self, cuda, op, [geometry, of_engine], format);
             let Some(search) = refused(search)? else { continue };

@@ -180,8 +180,7 @@ fn only_gradients_in_bf16_or_that_cannot_be_added_are_converted() {
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn few_channels_with_a_stride_become_many() {
-    let nhwc = AxisOrder::Nhwc;
-    for format in [Format::F32.in_order(nhwc), Format::BF16.in_order(nhwc)] {
+    for format in [Format::F32, Format::BF16].iter().flat_map(|f| [*f, f.in_order(AxisOrder::Nhwc)]) {
         let (device, mut rng) = (Device::Cuda(cuda().with_format(format)), tensor::rng::stream(13, 0));
         let (backend, mut seen) = (ConvBackend::of(&device).unwrap(), 0);
         for _ in 0..30 {
