@@ -1,12 +1,11 @@
 //! Execution plans of cuDNN in whose place ours run: what a caller is told of them, and what they launch.
 
-use crate::call::{Arguments, Call};
-use crate::cudnn::{AlgorithmPerformance, Raw, Status, done, is_known};
+use crate::cudnn::{Descriptor, Raw, Status, done, is_known};
 use crate::driver::{current_device, is_recording};
 use crate::graph::{self, LoneConvolution};
 use crate::settings::{Settings, USUAL_LIMIT};
-use crate::takeover::{ENGINE, Question, in_turn};
-use crate::{bench::side_by_side_ms, descriptor::Descriptor, division, plan::Plan, shared::lock};
+use crate::takeover::{choose, in_turn, planned};
+use crate::{bench::side_by_side_ms, call::Call, division, plan::Plan, shared::lock};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::{collections::HashMap, ptr::null_mut};
@@ -64,7 +63,7 @@ unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut
 }
 
 /// A variant pack with the operands of a convolution and a workspace.
-fn pack(convolution: &LoneConvolution, given: &Arguments) -> Option<Descriptor> {
+fn pack(convolution: &LoneConvolution, given: &Call) -> Option<Descriptor> {
     /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
     const PACK: c_int = 16;
     let (made, addresses) = (Descriptor::of_backend(PACK)?, given.operands.as_ptr().cast::<c_void>());
@@ -100,13 +99,13 @@ pub(crate) unsafe fn finalised(plan: Raw) {
 /// As cuDNN asks of its caller.
 pub(crate) unsafe fn execute(handle: Raw, plan: Raw, pack: Raw) -> Option<Status> {
     let replaced = replaced(plan)?;
-    let signature = &replaced.convolution.signature;
     let (operands, workspace) = graph::addresses(pack, &replaced.convolution.ids)?;
     let workspace = (workspace, if workspace.is_null() { 0 } else { replaced.workspace });
-    let arguments = Arguments { scalars: signature.scalars(), operands, workspace, epilogue: None };
+    let signature = &replaced.convolution.signature;
     // SAFETY: the caller's promise; the plan has the descriptors.
     let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
-    division::run(&replaced.plan, &call, arguments, replaced.own_ms)
+    let call = Call { scalars: signature.scalars(), operands, workspace, ..call };
+    division::run(&replaced.plan, call, replaced.own_ms)
 }
 
 impl Replaced {
@@ -129,27 +128,26 @@ impl Replaced {
         if is_recording(call.stream()) {
             return None;
         }
-        let mut question = Question { call: &call, signature, limit, own: None, today_ms: None };
-        let planned = question.plan(None)?;
-        let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
-        let mut own_ms = 0.0;
-        if let Some(chosen) = chosen {
-            let mut packed = None;
-            let launch = |given: &Arguments| {
-                packed = packed.take().or_else(|| pack(&convolution, given));
+        let planned = planned(&call, &signature, limit, None)?;
+        let fastest = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
+        let mut packed = None;
+        let launch = |given: &Call| {
+            packed = packed.take().or_else(|| pack(&convolution, given));
+            let executes = |pack: &Descriptor| {
                 // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
-                packed
-                    .as_ref()
-                    .is_some_and(|pack| unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) })
+                unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) }
             };
-            let [engine_ms, plan_ms] = in_turn(|| side_by_side_ms(&call, chosen, own_bytes, launch))?;
-            let (algorithm, time_ms, math) = (ENGINE, engine_ms as f32, question.signature.math);
-            let unknown = AlgorithmPerformance::default();
-            question.own = Some(AlgorithmPerformance { algorithm, time_ms, math, ..unknown });
-            question.today_ms = Some(plan_ms);
-            own_ms = engine_ms * chosen.1.time_ms() / plan_ms;
-        }
-        let workspace = question.answer(None)?.memory.max(own_bytes);
-        Some(Self { convolution, plan: planned.ok()?, own_ms, workspace })
+            packed.as_ref().is_some_and(executes)
+        };
+        let timed = match fastest {
+            Some(fastest) => Some(in_turn(|| side_by_side_ms(&call, fastest, own_bytes, launch))?),
+            None => None,
+        };
+        let own = timed.map(|[engine_ms, _]| ("an engine", engine_ms));
+        let (plan, chosen) = choose(&signature, &planned, limit, own, timed.map(|[_, plan_ms]| plan_ms))?;
+        let own_ms = timed.map_or(0.0, |[engine_ms, plan_ms]| engine_ms * chosen.time_ms() / plan_ms);
+        let ours = if Settings::get().total.is_some() { 0 } else { chosen.workspace().0 as usize };
+        let (plan, workspace) = (Arc::clone(plan), ours.max(own_bytes));
+        Some(Self { convolution, plan, own_ms, workspace })
     }
 }

@@ -125,7 +125,8 @@ pub(crate) fn lone_convolution(plan: Raw, device: c_int) -> Option<LoneConvoluti
         Some(operand)
     };
     let operands = [operand(0)?, operand(1)?, operand(2)?];
-    let list = |name| convolution.numbers(name).filter(|list| list.len() == operands[0].axes());
+    let axes = operands[0].axes();
+    let list = |name| convolution.numbers(name).filter(|list| list.len() == axes);
     let geometry = [numbers(list(105)?)?, numbers(list(103)?)?, numbers(list(102)?)?];
     let modes = [convolution.number(101)? as c_int, convolution.number(100)? as c_int];
     // `CUDNN_NUMERICAL_NOTE_TENSOR_CORE`
