@@ -24,9 +24,9 @@ const MOST_CALLS: f64 = 20.0;
 /// A GPU is slow to leave its idle clocks: how long it works before the first measurement of the process.
 const SPIN_UP: Duration = Duration::from_millis(200);
 
-/// Measures a convolution at the sizes of the policy, rising, with at most `ceiling` bytes of workspace, as far as the database
-/// does not know it: on what the caller gives, or on memory of our own; the result and the workspace are overwritten.
-/// `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing works.
+/// Measures a convolution at the sizes of the policy, rising, with at most `ceiling` bytes of workspace, as far as the
+/// database does not know it: on what the caller gives, or on memory of our own; the result and the workspace are
+/// overwritten. `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing works.
 pub(crate) fn measure(
     call: &Call,
     signature: Signature,
@@ -124,9 +124,9 @@ fn settled_ms(clock: &Clock, rival_ms: f64, mut launch: impl FnMut() -> bool) ->
 /// What a convolution is measured with.
 struct Bench<'b> {
     plan: &'b Plan,
-    /// The caller's, on operands of our own if it gives none.
+    /// The whole convolution, on operands of our own if the caller gives none.
     call: Call,
-    /// These operands, and a workspace, where the caller's is too small.
+    /// These operands, and a workspace where the caller's is too small.
     ours: [Memory; 4],
     calls: u32,
     clock: Clock,

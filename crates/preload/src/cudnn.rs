@@ -1,5 +1,4 @@
-//! The functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded, and
-//! descriptors.
+//! The functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded, and descriptors.
 
 use crate::shared::{lock, warn};
 use std::collections::HashMap;
@@ -19,7 +18,7 @@ pub(crate) const NOT_SUPPORTED: Status = 3000;
 
 /// One answer of Find or Get: `cudnnConvolutionFwdAlgoPerf_t`, and the same for the other operations.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct AlgorithmPerformance {
     pub(crate) algorithm: c_int,
     pub(crate) status: Status,

@@ -12,7 +12,8 @@ use std::{collections::HashMap, ptr::null_mut};
 
 /// A plan of cuDNN that ours stands for.
 pub(crate) struct Replaced {
-    convolution: LoneConvolution,
+    /// What variant packs call the operands.
+    ids: [i64; 3],
     plan: Arc<Plan>,
     /// What cuDNN's own plan takes, where ours takes what was measured.
     own_ms: f64,
@@ -62,13 +63,12 @@ unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut
     is_read.then_some(count)
 }
 
-/// A variant pack with the operands of a convolution and a workspace.
-fn pack(convolution: &LoneConvolution, given: &Call) -> Option<Descriptor> {
+/// A variant pack with the operands of a call, by their names, and its workspace.
+fn pack(ids: &[i64; 3], given: &Call) -> Option<Descriptor> {
     /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
     const PACK: c_int = 16;
     let (made, addresses) = (Descriptor::of_backend(PACK)?, given.operands.as_ptr().cast::<c_void>());
-    let (pack, ids, workspace) =
-        (made.raw, convolution.ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
+    let (pack, ids, workspace) = (made.raw, ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
     let set = |name: c_int, kind: c_int, count: i64, values: *const c_void| {
         // SAFETY: the descriptor is ours and not finalised yet; there are as many values of this type.
         unsafe { done!("cudnnBackendSetAttribute", (pack, name, kind, count, values)) }
@@ -84,13 +84,44 @@ fn pack(convolution: &LoneConvolution, given: &Call) -> Option<Descriptor> {
 ///
 /// # Safety
 /// The descriptor is alive, and so is the handle that it or its graph was made with.
-pub(crate) unsafe fn finalised(plan: Raw) {
-    let lone = |device| graph::lone_convolution(plan, device).filter(|_| is_known());
+pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
+    let lone = graph::lone_convolution(plan, current_device()?).filter(|_| is_known())?;
+    let LoneConvolution { signature, handle, ids, told } = lone;
+    let (mut own_bytes, limit) = (0i64, Settings::get().limit(None).unwrap_or(USUAL_LIMIT));
     // SAFETY: the caller's promise.
-    let replaced = current_device().and_then(lone).and_then(|lone| unsafe { Replaced::new(plan, lone) });
-    if let Some(replaced) = replaced {
-        lock(&REPLACED).insert(plan as usize, Arc::new(replaced));
+    unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
+    // Of a total we give the memory ourselves.
+    let told = told.filter(|_| Settings::get().total.is_none());
+    let limit = told.map_or(limit, |told| limit.min(told as usize));
+    // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
+    let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
+    // SAFETY: the caller's promise; the plan will have the descriptors.
+    let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
+    if is_recording(call.stream()) {
+        return None;
     }
+    let planned = planned(&call, &signature, limit, None)?;
+    let fastest = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
+    let mut packed = None;
+    let launch = |given: &Call| {
+        packed = packed.take().or_else(|| pack(&ids, given));
+        let executes = |pack: &Descriptor| {
+            // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
+            unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) }
+        };
+        packed.as_ref().is_some_and(executes)
+    };
+    let timed = match fastest {
+        Some(fastest) => Some(in_turn(|| side_by_side_ms(&call, fastest, own_bytes, launch))?),
+        None => None,
+    };
+    let own = timed.map(|[engine_ms, _]| ("an engine", engine_ms));
+    let (ours, chosen) = choose(&signature, &planned, limit, own, timed.map(|[_, plan_ms]| plan_ms))?;
+    let own_ms = timed.map_or(0.0, |[engine_ms, plan_ms]| engine_ms * chosen.time_ms() / plan_ms);
+    let workspace = if Settings::get().total.is_some() { 0 } else { chosen.workspace().0 as usize };
+    let replaced = Replaced { ids, plan: Arc::clone(ours), own_ms, workspace: workspace.max(own_bytes) };
+    lock(&REPLACED).insert(plan as usize, Arc::new(replaced));
+    Some(())
 }
 
 /// Runs our plan in the place of cuDNN's; nothing if cuDNN's is to run.
@@ -99,55 +130,11 @@ pub(crate) unsafe fn finalised(plan: Raw) {
 /// As cuDNN asks of its caller.
 pub(crate) unsafe fn execute(handle: Raw, plan: Raw, pack: Raw) -> Option<Status> {
     let replaced = replaced(plan)?;
-    let (operands, workspace) = graph::addresses(pack, &replaced.convolution.ids)?;
+    let (operands, workspace) = graph::addresses(pack, &replaced.ids)?;
     let workspace = (workspace, if workspace.is_null() { 0 } else { replaced.workspace });
-    let signature = &replaced.convolution.signature;
+    let signature = &replaced.plan.signature;
     // SAFETY: the caller's promise; the plan has the descriptors.
     let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
     let call = Call { scalars: signature.scalars(), operands, workspace, ..call };
     division::run(&replaced.plan, call, replaced.own_ms)
-}
-
-impl Replaced {
-    /// What stands for a plan; nothing if that is not faster, or there is no telling.
-    ///
-    /// # Safety
-    /// As [`finalised`].
-    unsafe fn new(plan: Raw, convolution: LoneConvolution) -> Option<Self> {
-        let (mut own_bytes, limit) = (0i64, Settings::get().limit(None).unwrap_or(USUAL_LIMIT));
-        // SAFETY: the caller's promise.
-        unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
-        // Of a total we give the memory ourselves.
-        let told = convolution.told.filter(|_| Settings::get().total.is_none());
-        let limit = told.map_or(limit, |told| limit.min(told as usize));
-        // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
-        let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
-        let (signature, handle) = (convolution.signature.clone(), convolution.handle as Raw);
-        // SAFETY: the caller's promise; the plan will have the descriptors.
-        let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
-        if is_recording(call.stream()) {
-            return None;
-        }
-        let planned = planned(&call, &signature, limit, None)?;
-        let fastest = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
-        let mut packed = None;
-        let launch = |given: &Call| {
-            packed = packed.take().or_else(|| pack(&convolution, given));
-            let executes = |pack: &Descriptor| {
-                // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
-                unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) }
-            };
-            packed.as_ref().is_some_and(executes)
-        };
-        let timed = match fastest {
-            Some(fastest) => Some(in_turn(|| side_by_side_ms(&call, fastest, own_bytes, launch))?),
-            None => None,
-        };
-        let own = timed.map(|[engine_ms, _]| ("an engine", engine_ms));
-        let (plan, chosen) = choose(&signature, &planned, limit, own, timed.map(|[_, plan_ms]| plan_ms))?;
-        let own_ms = timed.map_or(0.0, |[engine_ms, plan_ms]| engine_ms * chosen.time_ms() / plan_ms);
-        let ours = if Settings::get().total.is_some() { 0 } else { chosen.workspace().0 as usize };
-        let (plan, workspace) = (Arc::clone(plan), ours.max(own_bytes));
-        Some(Self { convolution, plan, own_ms, workspace })
-    }
 }

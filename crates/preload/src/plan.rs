@@ -91,8 +91,8 @@ impl Plan {
         own.map(|row| row.time_ms)
     }
 
-    /// Runs `call` in micro-batches on its handle, without waiting for any of them. Nothing, if no
-    /// configuration does with the caller's workspace or the first micro-batch is refused: then nothing was launched.
+    /// Runs `call` in micro-batches on its handle, without waiting for any of them. Nothing, if no configuration does
+    /// with its workspace or the first micro-batch is refused: then nothing was launched.
     pub(crate) fn run(&self, call: Call) -> Option<Status> {
         self.launch_all(call).inspect(|_| _ = self.calls.fetch_add(1, Relaxed))
     }
