@@ -25,8 +25,8 @@ const MOST_CALLS: f64 = 20.0;
 const SPIN_UP: Duration = Duration::from_millis(200);
 
 /// Measures a convolution at the sizes of the policy, rising, with at most `ceiling` bytes of workspace, as far as the
-/// database does not know it: on what the caller gives, or on memory of our own; the result and the workspace are
-/// overwritten. `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing works.
+/// database does not know it: on what the caller gives, or on memory of our own; result and workspace are overwritten.
+/// `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing works.
 pub(crate) fn measure(
     call: &Call,
     signature: Signature,

@@ -97,8 +97,8 @@ fn signature(call: &Call) -> Option<Signature> {
     Signature::read(current_device()?, call)
 }
 
-/// The virtual algorithm, if it is worth it: faster in so much workspace than `own`, the answer of cuDNN that its caller
-/// would take.
+/// The virtual algorithm, if it is worth it: faster in so much workspace than `own`, the answer of cuDNN that the
+/// caller would take.
 fn better(call: &Call, limit: usize, own: Option<&AlgorithmPerformance>) -> Option<AlgorithmPerformance> {
     let signature = signature(call)?;
     let number = own.and_then(|own| usize::try_from(own.algorithm).ok());
@@ -133,8 +133,8 @@ fn own_ms(plan: &Plan, own: &AlgorithmPerformance) -> f64 {
     }
 }
 
-/// What is known of a convolution with at most `ceiling` bytes of workspace, measured now if it was not before, and be
-/// cuDNN's algorithm of the number `own` slow. Nothing while its stream is captured: then only what is known helps.
+/// What is known of a convolution with at most `ceiling` bytes of workspace, measured now if it was not before (cuDNN's
+/// algorithm number `own` however slow it is). Nothing while its stream is captured: then only what is known helps.
 pub(crate) fn planned(
     call: &Call,
     signature: &Signature,
