@@ -1,14 +1,15 @@
 //! Measuring a convolution on the GPU that it is to run on: every algorithm at every size of the batch-size policy.
 
-use crate::call::{Arguments, Call};
+use crate::call::Call;
 use crate::cudnn::{Raw, SUCCESS};
 use crate::database::{keep, known};
 use crate::driver::{Clock, Memory};
 use crate::plan::{Plan, algorithms};
+use crate::settings::Settings;
 use crate::signature::{Signature, is_deterministic};
-use planner::{Algorithm, Bytes, Configuration, ConvOp, Measurement};
+use planner::{Algorithm, BatchSizePolicy, Bytes, Configuration, ConvOp, Measurement};
 use std::time::{Duration, Instant};
-use std::{collections::BTreeSet, ptr::null_mut, sync::OnceLock};
+use std::{collections::BTreeSet, ffi::c_int, sync::OnceLock};
 
 /// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
 const HOPELESS: f64 = 1.5;
@@ -23,27 +24,32 @@ const MOST_CALLS: f64 = 20.0;
 /// A GPU is slow to leave its idle clocks: how long it works before the first measurement of the process.
 const SPIN_UP: Duration = Duration::from_millis(200);
 
-/// Measures a convolution at these sizes, rising, with at most `ceiling` bytes of workspace, as far as the database
-/// does not know it: on what the caller gives, or on memory of our own; the result and the workspace are overwritten.
+/// Measures a convolution at the sizes of the policy, rising, with at most `ceiling` bytes of workspace, as far as the
+/// database does not know it: on what the caller gives, or on memory of our own; result and workspace are overwritten.
 /// `own` is cuDNN's number of an algorithm that is measured however slow it is. A sentence if nothing works.
 pub(crate) fn measure(
     call: &Call,
     signature: Signature,
-    given: Option<Arguments>,
-    sizes: &[u32],
-    (ceiling, own): (usize, Option<usize>),
+    ceiling: usize,
+    own: Option<usize>,
 ) -> Result<Plan, String> {
-    let plan = Plan::new(signature, sizes, ceiling).ok_or("cuDNN makes no descriptors")?;
-    let (signature, known, mut bench) = (&plan.signature, known(&plan.signature, sizes), None);
+    let policy = match signature.adds_in_16_bits() {
+        true => BatchSizePolicy::Undivided,
+        false => Settings::get().policy,
+    };
+    let mut sizes = policy.sizes(signature.mini_batch());
+    sizes.retain(|&size| size == signature.mini_batch() || signature.is_aligned(size));
+    let plan = Plan::new(signature, &sizes, ceiling).ok_or("cuDNN makes no descriptors")?;
+    let (signature, known, mut bench) = (&plan.signature, known(&plan.signature, &sizes), None);
     let (mut rows, mut fresh, mut lost) = (Vec::<Measurement>::new(), Vec::new(), BTreeSet::new());
-    for &size in sizes {
+    for size in sizes {
         let of_size = rows.len();
         for (number, name) in algorithms(call.op).enumerate() {
             if lost.contains(&number) || signature.is_deterministic && !is_deterministic(name) {
                 continue;
             }
             let (algorithm, is_own) = (Algorithm::from(name), own == Some(number));
-            let bytes = plan.workspace_bytes(call, &algorithm, size);
+            let bytes = plan.part(call, size).and_then(|part| part.workspace_bytes(number as c_int));
             let Some(bytes) = bytes.filter(|&bytes| bytes <= ceiling) else { continue };
             let workspace = Bytes(bytes as u64);
             // Of the fastest that needs no more workspace.
@@ -54,7 +60,7 @@ pub(crate) fn measure(
                 row.algorithm == algorithm && row.micro_batch == size && row.workspace == workspace
             };
             let row = known.iter().find(is_it).cloned().or_else(|| {
-                let bench = bench.get_or_insert_with(|| Bench::new(call, &plan, given));
+                let bench = bench.get_or_insert_with(|| Bench::new(call, &plan));
                 let time_ms = bench.as_mut().ok()?.time_ms(&algorithm, (size, bytes), rival_ms)?;
                 fresh.push(Measurement {
                     algorithm,
@@ -89,14 +95,13 @@ pub(crate) fn side_by_side_ms(
     call: &Call,
     (plan, chosen): (&Plan, &Configuration),
     workspace_bytes: usize,
-    mut launch: impl FnMut(&Arguments) -> bool,
+    mut launch: impl FnMut(&Call) -> bool,
 ) -> Option<[f64; 2]> {
-    let (mut bench, bytes) = (Bench::new(call, plan, None).ok()?, chosen.workspace().0 as usize);
+    let (mut bench, bytes) = (Bench::new(call, plan).ok()?, chosen.workspace().0 as usize);
     let workspace = bench.workspace(workspace_bytes.max(bytes))?;
-    let (clock, arguments) = (&bench.clock, Arguments { workspace: (workspace, bytes), ..bench.given });
-    let given = Arguments { workspace: (workspace, workspace_bytes), ..arguments };
-    let plan_ms = settled_ms(clock, f64::INFINITY, || plan.launch_all(call, arguments) == Some(SUCCESS))?;
-    Some([settled_ms(clock, plan_ms, || launch(&given))?, plan_ms])
+    let (clock, call) = (&bench.clock, Call { workspace: (workspace, bytes), ..bench.call });
+    let plan_ms = settled_ms(clock, f64::INFINITY, || plan.launch_all(call) == Some(SUCCESS))?;
+    Some([settled_ms(clock, plan_ms, || launch(&call))?, plan_ms])
 }
 
 /// Milliseconds of a call that `launch` launches, which is timed once if it takes much longer than `rival_ms`; nothing
@@ -118,26 +123,26 @@ fn settled_ms(clock: &Clock, rival_ms: f64, mut launch: impl FnMut() -> bool) ->
 
 /// What a convolution is measured with.
 struct Bench<'b> {
-    call: &'b Call,
     plan: &'b Plan,
-    given: Arguments,
-    /// Operands of our own, if the caller gives none, and a workspace, where the caller's is too small.
+    /// The whole convolution, on operands of our own if the caller gives none.
+    call: Call,
+    /// These operands, and a workspace where the caller's is too small.
     ours: [Memory; 4],
     calls: u32,
     clock: Clock,
 }
 
 impl<'b> Bench<'b> {
-    fn new(call: &'b Call, plan: &'b Plan, given: Option<Arguments>) -> Result<Self, &'static str> {
+    fn new(call: &Call, plan: &'b Plan) -> Result<Self, &'static str> {
         let clock = Clock::new(call.stream()).ok_or("the driver makes no events")?;
-        let given = given.filter(|given| given.operands.iter().all(|operand| !operand.is_null()));
-        let [a, b, c] = if given.is_some() { [0; 3] } else { plan.signature.bytes() };
+        let is_given = call.operands.iter().all(|operand| !operand.is_null());
+        let [a, b, c] = if is_given { [0; 3] } else { plan.signature.bytes() };
         let [Some(a), Some(b), Some(c), Some(scratch)] = [a, b, c, 0].map(Memory::new) else {
             return Err("the GPU has no room for operands to measure with");
         };
-        let (scalars, operands) = (plan.signature.scalars(), [a.address, b.address, c.address]);
-        let own = Arguments { scalars, operands, workspace: (null_mut(), 0), epilogue: None };
-        Ok(Self { call, plan, clock, given: given.unwrap_or(own), ours: [a, b, c, scratch], calls: 0 })
+        let operands = if is_given { call.operands } else { [a.address, b.address, c.address] };
+        let call = Call { operands, scalars: plan.signature.scalars(), ..*call };
+        Ok(Self { plan, call, ours: [a, b, c, scratch], calls: 0, clock })
     }
 
     /// Milliseconds of a call of an algorithm on `size` samples in so many bytes of workspace; nothing if it does not
@@ -145,20 +150,20 @@ impl<'b> Bench<'b> {
     /// they will find as parts of it.
     fn time_ms(&mut self, algorithm: &Algorithm, (size, bytes): (u32, usize), rival_ms: f64) -> Option<f64> {
         let workspace = (self.workspace(bytes)?, bytes);
-        let Self { call, plan, clock, given, calls, .. } = self;
+        let Self { call, plan, clock, calls, .. } = self;
         let ([one, zero], slices) = (plan.signature.scalars(), plan.signature.mini_batch() / size);
         let beta = if call.op == ConvOp::BackwardFilter && slices > 1 { one } else { zero };
-        let arguments = Arguments { scalars: [one, beta], workspace, ..*given };
+        let call = Call { scalars: [one, beta], workspace, ..*call };
         settled_ms(clock, rival_ms, || {
             let first = *calls % slices * size;
             *calls = calls.wrapping_add(1);
-            plan.launch(call, algorithm, (size, first), &arguments) == SUCCESS
+            plan.launch(&call, algorithm, (size, first)) == SUCCESS
         })
     }
 
     /// So many bytes of workspace, the caller's if that is large enough; nothing if there is no room.
     fn workspace(&mut self, bytes: usize) -> Option<Raw> {
-        let (address, len) = self.given.workspace;
+        let (address, len) = self.call.workspace;
         if bytes <= len {
             return Some(address);
         }

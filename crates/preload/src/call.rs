@@ -1,25 +1,20 @@
-//! A call of one of cuDNN's functions, as its caller made it.
+//! A call of one of cuDNN's functions, as its caller made it or as we make it.
 
 use crate::cudnn::{NOT_SUPPORTED, Raw, SUCCESS, Status, call, done};
 use planner::ConvOp;
 use std::{ffi::c_int, ptr::null_mut};
 
-/// The handle and the descriptors that every function of a convolution takes.
+/// A function of a convolution, and what it is given.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) op: ConvOp,
-    handle: Raw,
+    pub(crate) handle: Raw,
     /// Of the operands, in the order of the function.
     pub(crate) descriptors: [Raw; 3],
     pub(crate) convolution: Raw,
-}
-
-/// What a convolution computes with and on, beside its descriptors.
-#[derive(Clone, Copy)]
-pub(crate) struct Arguments {
     /// alpha and beta.
     pub(crate) scalars: [Raw; 2],
-    /// Addresses of the operands, in the order of the descriptors.
+    /// Addresses of the operands, in the order of the descriptors; null where the function takes none.
     pub(crate) operands: [Raw; 3],
     /// Address and bytes.
     pub(crate) workspace: (Raw, usize),
@@ -29,17 +24,15 @@ pub(crate) struct Arguments {
 }
 
 impl Call {
+    /// A call that is given nothing to compute with or on.
+    ///
     /// # Safety
     /// As cuDNN asks of its caller: the handle and the descriptors, in the order of the function of `op`, are alive and
-    /// not changed as long as the value is used, and so is what is given to its functions as addresses, of which
-    /// operands and workspace are memory of the GPU, as large as the descriptors say.
+    /// not changed as long as the value is used, and so is what its other fields are set to, of which operands and
+    /// workspace are memory of the GPU, as large as the descriptors say.
     pub(crate) unsafe fn new(op: ConvOp, handle: Raw, descriptors: [Raw; 3], convolution: Raw) -> Self {
-        Self { op, handle, descriptors, convolution }
-    }
-
-    /// The same call with these descriptors, which are used as long as the value.
-    pub(crate) fn of(self, descriptors: [Raw; 3], convolution: Raw) -> Self {
-        Self { descriptors, convolution, ..self }
+        let (scalars, operands, workspace) = ([null_mut(); 2], [null_mut(); 3], (null_mut(), 0));
+        Self { op, handle, descriptors, convolution, scalars, operands, workspace, epilogue: None }
     }
 
     /// The stream that the handle works in.
@@ -59,10 +52,10 @@ impl Call {
     }
 
     /// Launches the convolution.
-    pub(crate) fn launch(&self, algorithm: c_int, arguments: &Arguments) -> Status {
-        let Self { op, handle: h, descriptors: [a, b, c], convolution: conv } = *self;
-        let Arguments { scalars: [alpha, beta], operands: [pa, pb, pc], workspace: (ws, len), epilogue } =
-            *arguments;
+    pub(crate) fn launch(&self, algorithm: c_int) -> Status {
+        let Self { op, handle: h, descriptors: [a, b, c], convolution: conv, .. } = *self;
+        let Self { scalars: [alpha, beta], operands: [pa, pb, pc], workspace: (ws, len), epilogue, .. } =
+            *self;
         // SAFETY: `new`'s promise; a micro-batch lies within the operands, as its samples are some of theirs. cuDNN
         // checks the size of the workspace. The work goes to the handle's stream, like all that the caller launches
         // with it.
@@ -91,11 +84,10 @@ impl Call {
 
     /// Launches the whole convolution with a default: for a caller who asks for the virtual algorithm where no plan
     /// does with the workspace.
-    pub(crate) fn launch_default(&self, arguments: &Arguments) -> Status {
+    pub(crate) fn launch_default(&self) -> Status {
         let launches = |&algorithm: &c_int| {
             let needed = self.workspace_bytes(algorithm);
-            needed.is_some_and(|bytes| bytes <= arguments.workspace.1)
-                && self.launch(algorithm, arguments) == SUCCESS
+            needed.is_some_and(|bytes| bytes <= self.workspace.1) && self.launch(algorithm) == SUCCESS
         };
         if Self::DEFAULTS.iter().any(launches) { SUCCESS } else { NOT_SUPPORTED }
     }

@@ -1,8 +1,9 @@
-//! The functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded.
+//! The functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded, and descriptors.
 
 use crate::shared::{lock, warn};
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::{LazyLock, Mutex};
 
 /// A handle, a descriptor, a stream, an event, or an address in a GPU's memory.
@@ -17,7 +18,7 @@ pub(crate) const NOT_SUPPORTED: Status = 3000;
 
 /// One answer of Find or Get: `cudnnConvolutionFwdAlgoPerf_t`, and the same for the other operations.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct AlgorithmPerformance {
     pub(crate) algorithm: c_int,
     pub(crate) status: Status,
@@ -108,4 +109,42 @@ fn symbol(library: Raw, name: &str) -> Option<usize> {
     // SAFETY: the library is loaded, and the name ends in a zero. Of none, all libraries would be searched, ours first.
     let address = if library.is_null() { library } else { unsafe { libc::dlsym(library, name.as_ptr()) } };
     (!address.is_null()).then_some(address as usize)
+}
+
+/// A descriptor that is ours, which dies with the value.
+pub(crate) struct Descriptor {
+    pub(crate) raw: Raw,
+    /// cuDNN's function that destroys it.
+    destroy: String,
+}
+
+// SAFETY: a descriptor is set once, when it is made, and only read from then on; it belongs to no thread.
+unsafe impl Send for Descriptor {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    /// A `Tensor`, `Filter` or `Convolution`, as `set` sets it, unless that fails.
+    pub(crate) fn new(kind: &str, set: impl FnOnce(Raw) -> bool) -> Option<Self> {
+        let mut raw = null_mut();
+        // SAFETY: the address of a descriptor is written to.
+        let is_made = unsafe { done!(&format!("cudnnCreate{kind}Descriptor"), (&raw mut raw)) };
+        let made = is_made.then(|| Self { raw, destroy: format!("cudnnDestroy{kind}Descriptor") });
+        made.filter(|made| set(made.raw))
+    }
+
+    /// One of cuDNN's backend, which is still to be set or filled.
+    pub(crate) fn of_backend(kind: c_int) -> Option<Self> {
+        let mut raw = null_mut();
+        // SAFETY: as above.
+        let is_made = unsafe { done!("cudnnBackendCreateDescriptor", (kind, &raw mut raw)) };
+        is_made.then(|| Self { raw, destroy: "cudnnBackendDestroyDescriptor".to_owned() })
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: made in one of the functions above, and not used again.
+        unsafe { call!(cudnn, &self.destroy, (self.raw)) };
+    }
 }

@@ -3,11 +3,10 @@
 //! A caller is told how much workspace to give for a convolution before it asks about the next one, and gives as much
 //! from then on. So it is told to give none, and all is divided again whenever another convolution runs.
 
-use crate::call::{Arguments, Call};
 use crate::cudnn::{Raw, Status};
 use crate::driver::{Memory, is_recording, relaxed, stream_number};
 use crate::shared::{lock, warn};
-use crate::{plan::Plan, report, settings::Settings};
+use crate::{call::Call, plan::Plan, report, settings::Settings};
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, divide_exact};
 use std::sync::{Arc, Mutex};
 use std::{collections::BTreeMap, ffi::c_int, iter, ptr::null_mut};
@@ -34,9 +33,9 @@ struct Division {
 
 /// Runs a plan in the workspace that its caller gives, or, of a total, in its segment. Nothing if that does not do, or
 /// if what the caller has without us, and takes `own_ms`, is faster there.
-pub(crate) fn run(plan: &Arc<Plan>, call: &Call, mut arguments: Arguments, own_ms: f64) -> Option<Status> {
+pub(crate) fn run(plan: &Arc<Plan>, mut call: Call, own_ms: f64) -> Option<Status> {
     static DIVISIONS: Mutex<BTreeMap<c_int, Arc<Mutex<Division>>>> = Mutex::new(BTreeMap::new());
-    let Some(total) = Settings::get().total else { return plan.run(call, arguments) };
+    let Some(total) = Settings::get().total else { return plan.run(call) };
     // A lock for each GPU: dividing waits for the GPU, whose work may wait for another one.
     let division = Arc::clone(lock(&DIVISIONS).entry(plan.signature.device).or_default());
     // Held until the launch, so that nobody frees the segment before.
@@ -44,9 +43,9 @@ pub(crate) fn run(plan: &Arc<Plan>, call: &Call, mut arguments: Arguments, own_m
     // What is captured may run at any later time, beside whatever has the same memory then: it has no segment.
     let stream = Some(call.stream()).filter(|&stream| !is_recording(stream)).and_then(stream_number);
     let segment = stream.and_then(|stream| division.segment(plan, stream, own_ms, total));
-    arguments.workspace = segment.unwrap_or((null_mut(), 0));
-    plan.within(arguments.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
-    plan.run(call, arguments)
+    call.workspace = segment.unwrap_or((null_mut(), 0));
+    plan.within(call.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
+    plan.run(call)
 }
 
 impl Division {

@@ -1,19 +1,19 @@
 //! Execution plans of cuDNN in whose place ours run: what a caller is told of them, and what they launch.
 
-use crate::call::{Arguments, Call};
-use crate::cudnn::{AlgorithmPerformance, Raw, Status, done, is_known};
+use crate::cudnn::{Descriptor, Raw, Status, done, is_known};
 use crate::driver::{current_device, is_recording};
 use crate::graph::{self, LoneConvolution};
 use crate::settings::{Settings, USUAL_LIMIT};
-use crate::takeover::{ENGINE, Question, in_turn};
-use crate::{bench::side_by_side_ms, descriptor::Descriptor, division, plan::Plan, shared::lock};
+use crate::takeover::{choose, in_turn, planned};
+use crate::{bench::side_by_side_ms, call::Call, division, plan::Plan, shared::lock};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::{collections::HashMap, ptr::null_mut};
 
 /// A plan of cuDNN that ours stands for.
 pub(crate) struct Replaced {
-    convolution: LoneConvolution,
+    /// What variant packs call the operands.
+    ids: [i64; 3],
     plan: Arc<Plan>,
     /// What cuDNN's own plan takes, where ours takes what was measured.
     own_ms: f64,
@@ -63,13 +63,12 @@ unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut
     is_read.then_some(count)
 }
 
-/// A variant pack with the operands of a convolution and a workspace.
-fn pack(convolution: &LoneConvolution, given: &Arguments) -> Option<Descriptor> {
+/// A variant pack with the operands of a call, by their names, and its workspace.
+fn pack(ids: &[i64; 3], given: &Call) -> Option<Descriptor> {
     /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
     const PACK: c_int = 16;
     let (made, addresses) = (Descriptor::of_backend(PACK)?, given.operands.as_ptr().cast::<c_void>());
-    let (pack, ids, workspace) =
-        (made.raw, convolution.ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
+    let (pack, ids, workspace) = (made.raw, ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
     let set = |name: c_int, kind: c_int, count: i64, values: *const c_void| {
         // SAFETY: the descriptor is ours and not finalised yet; there are as many values of this type.
         unsafe { done!("cudnnBackendSetAttribute", (pack, name, kind, count, values)) }
@@ -85,13 +84,44 @@ fn pack(convolution: &LoneConvolution, given: &Arguments) -> Option<Descriptor> 
 ///
 /// # Safety
 /// The descriptor is alive, and so is the handle that it or its graph was made with.
-pub(crate) unsafe fn finalised(plan: Raw) {
-    let lone = |device| graph::lone_convolution(plan, device).filter(|_| is_known());
+pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
+    let lone = graph::lone_convolution(plan, current_device()?).filter(|_| is_known())?;
+    let LoneConvolution { signature, handle, ids, told } = lone;
+    let (mut own_bytes, limit) = (0i64, Settings::get().limit(None).unwrap_or(USUAL_LIMIT));
     // SAFETY: the caller's promise.
-    let replaced = current_device().and_then(lone).and_then(|lone| unsafe { Replaced::new(plan, lone) });
-    if let Some(replaced) = replaced {
-        lock(&REPLACED).insert(plan as usize, Arc::new(replaced));
+    unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
+    // Of a total we give the memory ourselves.
+    let told = told.filter(|_| Settings::get().total.is_none());
+    let limit = told.map_or(limit, |told| limit.min(told as usize));
+    // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
+    let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
+    // SAFETY: the caller's promise; the plan will have the descriptors.
+    let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
+    if is_recording(call.stream()) {
+        return None;
     }
+    let planned = planned(&call, &signature, limit, None)?;
+    let fastest = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
+    let mut packed = None;
+    let launch = |given: &Call| {
+        packed = packed.take().or_else(|| pack(&ids, given));
+        let executes = |pack: &Descriptor| {
+            // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
+            unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) }
+        };
+        packed.as_ref().is_some_and(executes)
+    };
+    let timed = match fastest {
+        Some(fastest) => Some(in_turn(|| side_by_side_ms(&call, fastest, own_bytes, launch))?),
+        None => None,
+    };
+    let own = timed.map(|[engine_ms, _]| ("an engine", engine_ms));
+    let (ours, chosen) = choose(&signature, &planned, limit, own, timed.map(|[_, plan_ms]| plan_ms))?;
+    let own_ms = timed.map_or(0.0, |[engine_ms, plan_ms]| engine_ms * chosen.time_ms() / plan_ms);
+    let workspace = if Settings::get().total.is_some() { 0 } else { chosen.workspace().0 as usize };
+    let replaced = Replaced { ids, plan: Arc::clone(ours), own_ms, workspace: workspace.max(own_bytes) };
+    lock(&REPLACED).insert(plan as usize, Arc::new(replaced));
+    Some(())
 }
 
 /// Runs our plan in the place of cuDNN's; nothing if cuDNN's is to run.
@@ -100,56 +130,11 @@ pub(crate) unsafe fn finalised(plan: Raw) {
 /// As cuDNN asks of its caller.
 pub(crate) unsafe fn execute(handle: Raw, plan: Raw, pack: Raw) -> Option<Status> {
     let replaced = replaced(plan)?;
-    let signature = &replaced.convolution.signature;
-    let (operands, workspace) = graph::addresses(pack, &replaced.convolution.ids)?;
+    let (operands, workspace) = graph::addresses(pack, &replaced.ids)?;
     let workspace = (workspace, if workspace.is_null() { 0 } else { replaced.workspace });
-    let arguments = Arguments { scalars: signature.scalars(), operands, workspace, epilogue: None };
+    let signature = &replaced.plan.signature;
     // SAFETY: the caller's promise; the plan has the descriptors.
     let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
-    division::run(&replaced.plan, &call, arguments, replaced.own_ms)
-}
-
-impl Replaced {
-    /// What stands for a plan; nothing if that is not faster, or there is no telling.
-    ///
-    /// # Safety
-    /// As [`finalised`].
-    unsafe fn new(plan: Raw, convolution: LoneConvolution) -> Option<Self> {
-        let (mut own_bytes, limit) = (0i64, Settings::get().limit(None).unwrap_or(USUAL_LIMIT));
-        // SAFETY: the caller's promise.
-        unsafe { get(plan, graph::PLAN_WORKSPACE, graph::INT64, 1, &mut own_bytes)? };
-        // Of a total we give the memory ourselves.
-        let told = convolution.told.filter(|_| Settings::get().total.is_none());
-        let limit = told.map_or(limit, |told| limit.min(told as usize));
-        // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
-        let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
-        let (signature, handle) = (convolution.signature.clone(), convolution.handle as Raw);
-        // SAFETY: the caller's promise; the plan will have the descriptors.
-        let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
-        if is_recording(call.stream()) {
-            return None;
-        }
-        let mut question = Question { call: &call, signature, limit, own: None, today_ms: None };
-        let planned = question.plan(None)?;
-        let chosen = planned.as_ref().ok().and_then(|plan| Some((&**plan, plan.within(limit)?)));
-        let mut own_ms = 0.0;
-        if let Some(chosen) = chosen {
-            let mut packed = None;
-            let launch = |given: &Arguments| {
-                packed = packed.take().or_else(|| pack(&convolution, given));
-                // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
-                packed
-                    .as_ref()
-                    .is_some_and(|pack| unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) })
-            };
-            let [engine_ms, plan_ms] = in_turn(|| side_by_side_ms(&call, chosen, own_bytes, launch))?;
-            let (algorithm, time_ms, math) = (ENGINE, engine_ms as f32, question.signature.math);
-            let unknown = AlgorithmPerformance::default();
-            question.own = Some(AlgorithmPerformance { algorithm, time_ms, math, ..unknown });
-            question.today_ms = Some(plan_ms);
-            own_ms = engine_ms * chosen.1.time_ms() / plan_ms;
-        }
-        let workspace = question.answer(None)?.memory.max(own_bytes);
-        Some(Self { convolution, plan: planned.ok()?, own_ms, workspace })
-    }
+    let call = Call { scalars: signature.scalars(), operands, workspace, ..call };
+    division::run(&replaced.plan, call, replaced.own_ms)
 }

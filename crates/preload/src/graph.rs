@@ -92,8 +92,8 @@ pub(crate) fn suggested(heuristics: Raw, configs: &[usize]) {
 /// A graph that is one convolution, and what is known of the plan that runs it.
 pub(crate) struct LoneConvolution {
     pub(crate) signature: Signature,
-    /// The address of the handle that the plan was made with.
-    pub(crate) handle: usize,
+    /// The handle that the plan was made with.
+    pub(crate) handle: Raw,
     /// What variant packs call the operands.
     pub(crate) ids: [i64; 3],
     /// Bytes of workspace that the caller was told to be enough before the plan was made.
@@ -125,13 +125,14 @@ pub(crate) fn lone_convolution(plan: Raw, device: c_int) -> Option<LoneConvoluti
         Some(operand)
     };
     let operands = [operand(0)?, operand(1)?, operand(2)?];
-    let list = |name| convolution.numbers(name).filter(|list| list.len() == operands[0].axes());
+    let axes = operands[0].axes();
+    let list = |name| convolution.numbers(name).filter(|list| list.len() == axes);
     let geometry = [numbers(list(105)?)?, numbers(list(103)?)?, numbers(list(102)?)?];
     let modes = [convolution.number(101)? as c_int, convolution.number(100)? as c_int];
     // `CUDNN_NUMERICAL_NOTE_TENSOR_CORE`
     let has_tensor_cores = plan.numbers(ENGINE_NOTES)?.contains(&0);
     let signature = Signature::of_graph(device, op, operands, geometry, (modes, has_tensor_cores))?;
-    let handle = plan.number(PLAN_HANDLE).or(graph.number(GRAPH_HANDLE))? as usize;
+    let handle = plan.number(PLAN_HANDLE).or(graph.number(GRAPH_HANDLE))? as usize as Raw;
     let told = config.number(CONFIG_WORKSPACE);
     (is_plain && list(104)? == list(105)?).then_some(LoneConvolution { signature, handle, ids, told })
 }

@@ -22,7 +22,6 @@ mod bench;
 mod call;
 mod cudnn;
 mod database;
-mod descriptor;
 mod division;
 mod driver;
 mod engine;
@@ -34,10 +33,10 @@ mod shared;
 mod signature;
 mod takeover;
 
-use call::{Arguments, Call};
+use call::Call;
 use cudnn::{NOT_SUPPORTED, Raw, SUCCESS, call};
 use planner::ConvOp;
-use std::{ffi::c_int, ptr::null_mut, slice};
+use std::{ffi::c_int, slice};
 use takeover::{VIRTUAL, taken_over};
 
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
@@ -88,9 +87,8 @@ macro_rules! operations {
                 h, a, pa, b, pb, conv, c, pc, most: c_int, found: *mut c_int, list, ws, len: usize
             ) as real {
                 let (operands, workspace) = ([pa, pb, pc], (ws, len));
-                let given = Arguments { scalars: [null_mut(); 2], operands, workspace, epilogue: None };
-                let call = Call::new(ConvOp::$op, h, [a, b, c], conv);
-                takeover::answer(&call, (most, found, list.cast()), Some(given), real)
+                let call = Call { operands, workspace, ..Call::new(ConvOp::$op, h, [a, b, c], conv) };
+                takeover::answer(&call, (most, found, list.cast()), Some(len), real)
             }
         }
 
@@ -112,8 +110,8 @@ macro_rules! operations {
                     return real();
                 }
                 let (scalars, operands, workspace) = ([alpha, beta], [pa, pb, pc], (ws, len));
-                let arguments = Arguments { scalars, operands, workspace, epilogue: None };
-                takeover::run(&Call::new(ConvOp::$op, h, [a, b, c], conv), arguments)
+                let call = Call::new(ConvOp::$op, h, [a, b, c], conv);
+                takeover::run(&Call { scalars, operands, workspace, ..call })
             }
         }
     )*};
@@ -147,8 +145,9 @@ export! {
             return real();
         }
         let (scalars, operands, workspace) = ([alpha, beta], [pa, pb, pc], (ws, len));
-        let arguments = Arguments { scalars, operands, workspace, epilogue: Some([z, pz, bias, pbias, activation]) };
-        takeover::run(&Call::new(ConvOp::Forward, h, [a, b, c], conv), arguments)
+        let epilogue = Some([z, pz, bias, pbias, activation]);
+        let call = Call::new(ConvOp::Forward, h, [a, b, c], conv);
+        takeover::run(&Call { scalars, operands, workspace, epilogue, ..call })
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a convolution is divided into, and how, for every workspace that its caller may give.
 
-use crate::call::{Arguments, Call};
-use crate::cudnn::{NOT_SUPPORTED, SUCCESS, Status};
-use crate::{descriptor::Descriptor, signature::Signature};
+use crate::cudnn::{Descriptor, NOT_SUPPORTED, SUCCESS, Status};
+use crate::{call::Call, signature::Signature};
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::{collections::BTreeMap, ffi::c_int, sync::atomic::Ordering::Relaxed};
@@ -57,37 +56,26 @@ impl Plan {
         names.position(|known| known == algorithm.as_str()).map(|number| number as c_int)
     }
 
-    /// The part of `call` that `size` samples are.
+    /// `call` with the descriptors of `size` samples.
     pub(crate) fn part(&self, call: &Call, size: u32) -> Option<Call> {
         let [a, b, c, convolution] = self.descriptors.get(&size)?.each_ref().map(|own| own.raw);
-        Some(call.of([a, b, c], convolution))
+        Some(Call { descriptors: [a, b, c], convolution, ..*call })
     }
 
-    /// Bytes of workspace that an algorithm needs for `size` samples, if it applies.
-    pub(crate) fn workspace_bytes(&self, call: &Call, algorithm: &Algorithm, size: u32) -> Option<usize> {
-        self.part(call, size)?.workspace_bytes(self.number(algorithm)?)
-    }
-
-    /// Launches `size` samples from `first` on. `whole` are the arguments of the whole convolution.
-    pub(crate) fn launch(
-        &self,
-        call: &Call,
-        algorithm: &Algorithm,
-        (size, first): (u32, u32),
-        whole: &Arguments,
-    ) -> Status {
-        let Some((part, number)) = self.part(call, size).zip(self.number(algorithm)) else {
+    /// Launches `size` samples of `call` from `first` on.
+    pub(crate) fn launch(&self, call: &Call, algorithm: &Algorithm, (size, first): (u32, u32)) -> Status {
+        let Some((mut part, number)) = self.part(call, size).zip(self.number(algorithm)) else {
             return NOT_SUPPORTED;
         };
-        let (offsets, mut arguments) = (self.signature.offsets(first), *whole);
-        for (operand, offset) in arguments.operands.iter_mut().zip(offsets) {
+        let offsets = self.signature.offsets(first);
+        for (operand, offset) in part.operands.iter_mut().zip(offsets) {
             *operand = operand.wrapping_byte_add(offset);
         }
-        if let Some([z, pz, ..]) = &mut arguments.epilogue {
+        if let Some([z, pz, ..]) = &mut part.epilogue {
             // z is as y, and often is y.
             (*z, *pz) = (part.descriptors[2], pz.wrapping_byte_add(offsets[2]));
         }
-        part.launch(number, &arguments)
+        part.launch(number)
     }
 
     /// The fastest configuration that does with so much workspace.
@@ -103,27 +91,27 @@ impl Plan {
         own.map(|row| row.time_ms)
     }
 
-    /// Runs the convolution in micro-batches on the caller's handle, without waiting for any of them. Nothing, if no
-    /// configuration does with the caller's workspace or the first micro-batch is refused: then nothing was launched.
-    pub(crate) fn run(&self, call: &Call, arguments: Arguments) -> Option<Status> {
-        self.launch_all(call, arguments).inspect(|_| _ = self.calls.fetch_add(1, Relaxed))
+    /// Runs `call` in micro-batches on its handle, without waiting for any of them. Nothing, if no configuration does
+    /// with its workspace or the first micro-batch is refused: then nothing was launched.
+    pub(crate) fn run(&self, call: Call) -> Option<Status> {
+        self.launch_all(call).inspect(|_| _ = self.calls.fetch_add(1, Relaxed))
     }
 
     /// As [`Plan::run`], but not counted among the calls.
-    pub(crate) fn launch_all(&self, call: &Call, mut arguments: Arguments) -> Option<Status> {
+    pub(crate) fn launch_all(&self, mut call: Call) -> Option<Status> {
         let [one, _] = self.signature.scalars();
         let mut first = 0;
-        for run in self.within(arguments.workspace.1)?.runs() {
+        for run in self.within(call.workspace.1)?.runs() {
             let Measurement { algorithm, micro_batch, .. } = &run.micro;
             for _ in 0..run.count {
-                match self.launch(call, algorithm, (*micro_batch, first), &arguments) {
+                match self.launch(&call, algorithm, (*micro_batch, first)) {
                     SUCCESS => first += micro_batch,
                     _ if first == 0 => return None,
                     status => return Some(status),
                 }
                 if call.op == ConvOp::BackwardFilter {
                     // The first micro-batch takes the caller's beta, and the others add to what is there then.
-                    arguments.scalars[1] = one;
+                    call.scalars[1] = one;
                 }
             }
         }

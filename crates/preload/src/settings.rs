@@ -6,19 +6,12 @@ use planner::{BatchSizePolicy, Bytes};
 use std::path::{Path, PathBuf};
 use std::{env, fmt::Display, str::FromStr, sync::OnceLock};
 
-const POLICY: &str = "UCUDNN_BATCH_SIZE_POLICY";
-const LIMIT: &str = "UCUDNN_DEFAULT_WORKSPACE_LIMIT";
-const TOTAL: &str = "UCUDNN_TOTAL_WORKSPACE_SIZE";
-/// cuDNN's own cap on the workspace of convolutions, in MiB.
-const CAP: &str = "CUDNN_CONV_WSCAP_DBG";
-const DATABASE: &str = "UCUDNN_DATABASE";
-const REPORT: &str = "MICROBATCH_REPORT";
-
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) policy: BatchSizePolicy,
     /// Of all convolutions together, among which it is divided; none is 0, as the original has it.
     pub(crate) total: Option<Bytes>,
+    /// cuDNN's own cap on the workspace of convolutions.
     cap: Option<Bytes>,
     limit: Option<Bytes>,
     /// Where measurements are kept.
@@ -33,18 +26,18 @@ impl Settings {
     pub(crate) fn get() -> &'static Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         SETTINGS.get_or_init(|| {
-            let named = env::var_os(DATABASE).filter(|name| !name.is_empty());
+            let named = env::var_os("UCUDNN_DATABASE").filter(|name| !name.is_empty());
             let database = Database::named(named.as_ref().map(Path::new), default_folder());
             Self {
-                policy: variable(POLICY).unwrap_or_default(),
-                total: variable(TOTAL).filter(|&total| total > Bytes(0)),
-                cap: variable(CAP).map(Bytes::mib),
-                limit: variable(LIMIT),
+                policy: variable("UCUDNN_BATCH_SIZE_POLICY").unwrap_or_default(),
+                total: variable("UCUDNN_TOTAL_WORKSPACE_SIZE").filter(|&total| total > Bytes(0)),
+                cap: variable("CUDNN_CONV_WSCAP_DBG").map(Bytes::mib),
+                limit: variable("UCUDNN_DEFAULT_WORKSPACE_LIMIT"),
                 database: database.unwrap_or_else(|error| {
                     warn(&error);
                     None
                 }),
-                report: env::var_os(REPORT).map(PathBuf::from),
+                report: env::var_os("MICROBATCH_REPORT").map(PathBuf::from),
             }
         })
     }

@@ -1,7 +1,7 @@
 //! What a convolution is, as its descriptors say.
 
-use crate::cudnn::{Raw, done};
-use crate::{call::Call, descriptor::Descriptor};
+use crate::call::Call;
+use crate::cudnn::{Descriptor, Raw, done};
 use planner::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 use std::{array::from_fn, ffi::c_int, fmt};
 
@@ -21,65 +21,61 @@ const TENSOR_CORES: c_int = 1;
 /// Micro-batches begin at multiples of as many bytes as the widest loads of cuDNN's CUDA kernels have.
 pub(crate) const ALIGNMENT: usize = 16;
 
-/// Most axes of a tensor (`CUDNN_DIM_MAX`).
-const AXES: usize = 8;
-pub(crate) type Numbers = [c_int; AXES];
-
 /// An operand: how it lies in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Operand {
     dtype: c_int,
-    rank: c_int,
-    dims: Numbers,
-    strides: Numbers,
+    dims: Vec<c_int>,
+    strides: Vec<c_int>,
     is_filter: bool,
 }
 
 impl Operand {
     /// What a descriptor of the caller says, if that can be counted with.
     fn read(descriptor: Raw, is_filter: bool) -> Option<Self> {
-        let mut read = Self { is_filter, ..Self::default() };
-        let (dtype, rank, most): (*mut c_int, *mut c_int, _) =
-            (&mut read.dtype, &mut read.rank, AXES as c_int);
-        let (dims, strides, mut order) = (read.dims.as_mut_ptr(), read.strides.as_mut_ptr(), 0);
+        /// `CUDNN_DIM_MAX`.
+        const MOST: c_int = 8;
+        let [mut dims, mut strides] = from_fn(|_| vec![0; MOST as usize]);
+        let (mut dtype, mut rank, mut order): (c_int, c_int, c_int) = (0, 0, 0);
+        let (to_dims, to_strides) = (dims.as_mut_ptr(), strides.as_mut_ptr());
         // SAFETY: the descriptor is set; the arrays have as many elements as are asked for.
         let is_read = unsafe {
-            match is_filter {
-                true => {
-                    done!("cudnnGetFilterNdDescriptor", (descriptor, most, dtype, &mut order, rank, dims))
-                }
-                false => done!("cudnnGetTensorNdDescriptor", (descriptor, most, dtype, rank, dims, strides)),
+            if is_filter {
+                let to = (&raw mut dtype, &raw mut order, &raw mut rank);
+                done!("cudnnGetFilterNdDescriptor", (descriptor, MOST, to.0, to.1, to.2, to_dims))
+            } else {
+                let to = (&raw mut dtype, &raw mut rank);
+                done!("cudnnGetTensorNdDescriptor", (descriptor, MOST, to.0, to.1, to_dims, to_strides))
             }
         };
-        if is_read && is_filter {
-            read.strides = packed(read.dims(), order);
+        if !is_read {
+            return None;
         }
-        (is_read && read.is_regular()).then_some(read)
+        dims.truncate(rank as usize);
+        strides.truncate(rank as usize);
+        let strides = if is_filter { packed(&dims, order) } else { strides };
+        Self { dtype, dims, strides, is_filter }.regular()
     }
 
     /// What an operation graph says of a tensor, if that can be counted with.
     pub(crate) fn new(dtype: i64, dims: &[i64], strides: &[i64], is_filter: bool) -> Option<Self> {
-        let (dtype, rank, is_whole) = (dtype as c_int, dims.len() as c_int, dims.len() == strides.len());
-        let said = Self { dtype, rank, dims: numbers(dims)?, strides: numbers(strides)?, is_filter };
-        (is_whole && said.is_regular()).then_some(said)
+        Self { dtype: dtype as c_int, dims: numbers(dims)?, strides: numbers(strides)?, is_filter }.regular()
     }
 
-    fn is_regular(&self) -> bool {
-        matches!(self.rank, 4 | 5)
-            && self.dims().iter().all(|&extent| extent > 0)
+    fn regular(self) -> Option<Self> {
+        let is_regular = matches!(self.dims.len(), 4 | 5)
+            && self.dims.len() == self.strides.len()
+            && self.dims.iter().all(|&extent| extent > 0)
             && self.strides.iter().all(|&stride| stride >= 0)
             && self.strides[0] > 0
             && (!self.is_filter || self.is_packed(0) || self.is_packed(1))
-            && DTYPES.iter().any(|known| known.0 == self.dtype)
-    }
-
-    fn dims(&self) -> &[c_int] {
-        &self.dims[..self.rank as usize]
+            && DTYPES.iter().any(|known| known.0 == self.dtype);
+        is_regular.then_some(self)
     }
 
     /// Axes beside samples and channels.
     pub(crate) fn axes(&self) -> usize {
-        self.rank as usize - 2
+        self.dims.len() - 2
     }
 
     fn dtype(&self) -> (usize, &'static str) {
@@ -88,12 +84,12 @@ impl Operand {
     }
 
     fn is_packed(&self, order: c_int) -> bool {
-        self.strides == packed(self.dims(), order)
+        self.strides == packed(&self.dims, order)
     }
 
     /// Whether the elements follow each other in this order. Filters of one channel or one tap do so in both.
     fn lies(&self, order: c_int) -> bool {
-        let [_, channels, taps @ ..] = self.dims() else { return false };
+        let [_, channels, taps @ ..] = &self.dims[..] else { return false };
         self.is_packed(order) || self.is_filter && (*channels == 1 || taps.iter().all(|&taps| taps == 1))
     }
 
@@ -104,26 +100,22 @@ impl Operand {
 
     /// Bytes from the first element to the end of the last.
     fn bytes(&self) -> usize {
-        let axes = self.dims().iter().zip(self.strides);
-        let last: usize = axes.map(|(&extent, stride)| (extent - 1) as usize * stride as usize).sum();
+        let axes = self.dims.iter().zip(&self.strides);
+        let last: usize = axes.map(|(&extent, &stride)| (extent - 1) as usize * stride as usize).sum();
         (1 + last) * self.dtype().0
     }
 }
 
-/// The numbers of an attribute in as many places as cuDNN's functions take; nothing if they are too many or too large.
-pub(crate) fn numbers(list: &[i64]) -> Option<Numbers> {
-    let mut numbers = Numbers::default();
-    for (place, &number) in list.iter().enumerate() {
-        *numbers.get_mut(place)? = number.try_into().ok()?;
-    }
-    Some(numbers)
+/// The numbers of an attribute as cuDNN's functions take them; nothing if they are too large.
+pub(crate) fn numbers(list: &[i64]) -> Option<Vec<c_int>> {
+    list.iter().map(|&number| number.try_into().ok()).collect()
 }
 
 /// Strides of elements that follow each other with the channels before the rows (0) or behind the columns (1), as cuDNN
 /// counts orders.
-fn packed(dims: &[c_int], order: c_int) -> Numbers {
+fn packed(dims: &[c_int], order: c_int) -> Vec<c_int> {
     let (mut axes, mut strides, mut next): (Vec<_>, _, c_int) =
-        ((0..dims.len()).collect(), Numbers::default(), 1);
+        ((0..dims.len()).collect(), vec![0; dims.len()], 1);
     axes[1..].rotate_left(order as usize);
     for axis in axes.into_iter().rev() {
         strides[axis] = next;
@@ -149,7 +141,7 @@ pub(crate) struct Signature {
     /// In the order in which cuDNN's function of the operation takes them.
     operands: [Operand; 3],
     /// Padding, strides and dilations.
-    geometry: [Numbers; 3],
+    geometry: [Vec<c_int>; 3],
     groups: c_int,
     /// The arithmetic that the caller allows (`cudnnMathType_t`).
     pub(crate) math: c_int,
@@ -165,10 +157,11 @@ impl Signature {
         let [_, filter, _] = places(call.op);
         let read = |place| Operand::read(call.descriptors[place], place == filter);
         let operands = [read(0)?, read(1)?, read(2)?];
-        let (mut geometry, mut modes, mut groups, mut math) = ([Numbers::default(); 3], [0; 2], 0, 0);
+        let axes = operands[0].axes();
+        let (mut geometry, mut modes, mut groups, mut math) = (from_fn(|_| vec![0; axes]), [0; 2], 0, 0);
         let ([pad, stride, dilation], [mode, sums]) =
-            (geometry.each_mut().map(|at| at.as_mut_ptr()), modes.each_mut());
-        let (conv, axes, mut found) = (call.convolution, operands[0].rank - 2, 0);
+            (geometry.each_mut().map(|list| list.as_mut_ptr()), modes.each_mut());
+        let (conv, axes, mut found) = (call.convolution, axes as c_int, 0);
         // SAFETY: the descriptor is set; the arrays have at least as many elements as are asked for.
         let is_read = unsafe {
             done!(
@@ -188,7 +181,7 @@ impl Signature {
         device: c_int,
         op: ConvOp,
         operands: [Operand; 3],
-        geometry: [Numbers; 3],
+        geometry: [Vec<c_int>; 3],
         (modes, has_tensor_cores): ([c_int; 2], bool),
     ) -> Option<Self> {
         let [x, w, _] = places(op).map(|place| &operands[place]);
@@ -204,7 +197,8 @@ impl Signature {
     /// This, if it is a convolution of 2 or 3 axes, of at least two samples in a type that we know.
     fn checked(self) -> Option<Self> {
         let [x, w, y] = self.xwy();
-        let can_be_divided = x.dims[0] > 1 && x.dims[0] == y.dims[0] && x.rank == y.rank && x.rank == w.rank;
+        let can_be_divided =
+            x.dims[0] > 1 && x.dims[0] == y.dims[0] && x.axes() == y.axes() && x.axes() == w.axes();
         can_be_divided.then_some(self)
     }
 
@@ -223,7 +217,7 @@ impl Signature {
 
     /// Whether this descriptor is that of a tensor as the result is.
     pub(crate) fn is_result(&self, descriptor: Raw) -> bool {
-        Operand::read(descriptor, false) == Some(self.operands[2])
+        Operand::read(descriptor, false).as_ref() == Some(&self.operands[2])
     }
 
     /// Whether slices of so many samples begin where cuDNN's CUDA kernels can load them.
@@ -233,12 +227,12 @@ impl Signature {
 
     /// Where a slice that begins at this sample begins in each operand, in bytes.
     pub(crate) fn offsets(&self, sample: u32) -> [usize; 3] {
-        self.operands.map(|operand| sample as usize * operand.sample_bytes())
+        self.operands.each_ref().map(|operand| sample as usize * operand.sample_bytes())
     }
 
     /// Bytes of each operand.
     pub(crate) fn bytes(&self) -> [usize; 3] {
-        self.operands.map(|operand| operand.bytes())
+        self.operands.each_ref().map(Operand::bytes)
     }
 
     /// One and zero, as alpha and beta of this convolution: double for double precision, float for all others.
@@ -272,35 +266,38 @@ impl Signature {
         };
         let lie = |order: c_int| [x, w, y].iter().all(|operand| operand.lies(order));
         let layout = if lie(0) { Layout::Nchw } else { Some(Layout::Nhwc).filter(|_| lie(1))? };
-        let [_, c, h, width, ..] = x.dims.map(|extent| extent as u32);
-        let [k, _, r, s, ..] = w.dims.map(|extent| extent as u32);
-        let [pad, stride, dilation] = self.geometry.map(|[a, b, ..]| [a as u32, b as u32]);
+        let (&[_, c, h, width], &[k, _, r, s]) = (&x.dims[..], &w.dims[..]) else { return None };
+        let [c, h, width, k, r, s] = [c, h, width, k, r, s].map(|extent| extent as u32);
+        let [pad, stride, dilation] = self.geometry.each_ref().map(|axes| [axes[0] as u32, axes[1] as u32]);
         let shape = ConvShape { c, h, w: width, k, r, s, pad, stride, dilation, groups: self.groups as u32 };
         let id = KernelId { op: self.op, shape, dtype, math, layout };
         // Cross-correlation, with sums in FP32.
-        let is_usual = x.rank == 4 && self.modes == [1, FP32];
-        is_usual.then(|| Kernel { name: self.to_string(), id, mini_batch: self.mini_batch() })
+        (self.modes == [1, FP32]).then(|| Kernel {
+            name: self.to_string(),
+            id,
+            mini_batch: self.mini_batch(),
+        })
     }
 
     /// Descriptors of `samples` samples, in the caller's strides: of the operands, and of the convolution.
     pub(crate) fn descriptors(&self, samples: u32) -> Option<[Descriptor; 4]> {
         let of_operand = |operand: &Operand| {
-            let Operand { dtype, rank, mut dims, strides, is_filter } = *operand;
+            let Operand { dtype, mut dims, strides, is_filter } = operand.clone();
+            let (rank, order) = (dims.len() as c_int, c_int::from(!operand.is_packed(0)));
             if is_filter {
-                let order = c_int::from(!operand.is_packed(0));
-                let set = ("cudnnSetFilterNdDescriptor", order, dims.as_ptr());
-                // SAFETY: the descriptor was just made; the array has at least `rank` elements.
+                // SAFETY: the descriptor was just made; the array has `rank` elements.
                 return Descriptor::new("Filter", |raw| unsafe {
-                    done!(set.0, (raw, dtype, set.1, rank, set.2))
+                    done!("cudnnSetFilterNdDescriptor", (raw, dtype, order, rank, dims.as_ptr()))
                 });
             }
             dims[0] = samples as c_int;
-            let set = ("cudnnSetTensorNdDescriptor", dims.as_ptr(), strides.as_ptr());
             // SAFETY: as above.
-            Descriptor::new("Tensor", |raw| unsafe { done!(set.0, (raw, dtype, rank, set.1, set.2)) })
+            Descriptor::new("Tensor", |raw| unsafe {
+                done!("cudnnSetTensorNdDescriptor", (raw, dtype, rank, dims.as_ptr(), strides.as_ptr()))
+            })
         };
         let [pad, stride, dilation] = self.geometry.each_ref().map(|numbers| numbers.as_ptr());
-        let (axes, [mode, sums]) = (self.operands[0].rank - 2, self.modes);
+        let (axes, [mode, sums]) = (self.operands[0].axes() as c_int, self.modes);
         // SAFETY: as above, with `axes` elements.
         let convolution = Descriptor::new("Convolution", |conv| unsafe {
             done!("cudnnSetConvolutionNdDescriptor", (conv, axes, pad, stride, dilation, mode, sums))
@@ -321,13 +318,11 @@ impl fmt::Display for Signature {
     /// As in `cuda:0 Forward 256x64x27x27, 192x64x5x5 -> 256x192x27x27 FP32, pad 2x2`: the operands in cuDNN's order.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |values: &[c_int]| values.iter().map(c_int::to_string).collect::<Vec<_>>().join("x");
-        let [a, b, c] = self.operands.each_ref().map(|operand| list(operand.dims()));
+        let [a, b, c] = self.operands.each_ref().map(|operand| list(&operand.dims));
         let [pad, stride, dilation] = &self.geometry;
-        let axes = self.operands[0].axes();
         let dtype = if self.may_round() { "TF32" } else { self.operands[0].dtype().1 };
         write!(f, "cuda:{} {} {a}, {b} -> {c} {dtype}", self.device, self.op)?;
         for (name, values, neutral) in [("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)] {
-            let values = &values[..axes];
             if values.iter().any(|&value| value != neutral) {
                 write!(f, ", {name} {}", list(values))?;
             }
@@ -386,7 +381,7 @@ mod tests {
         let mut spaced = usual.clone();
         spaced.operands[0].strides[0] += 1;
         assert_eq!(spaced.kernel(), None, "samples apart");
-        spaced.operands[0] = forward(0, true, false).unwrap().operands[0];
+        spaced.operands[0] = forward(0, true, false).unwrap().operands[0].clone();
         assert_eq!(spaced.kernel(), None, "operands that lie differently");
     }
 }
