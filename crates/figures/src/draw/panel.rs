@@ -1,7 +1,7 @@
 //! Where everything goes: margins as wide as what stands in them, names that keep clear of each other and of marks.
 
 use super::figure::{Drawn, Figure, Form, Panel};
-use super::svg::{Anchor, Svg, png, width};
+use super::svg::{Svg, png, width};
 use super::tone::Tone;
 
 /// Sizes of text, in pixels.
@@ -60,7 +60,7 @@ impl Figure {
     fn paragraph(&self, svg: &mut Svg, mut top: f64, text: &str, (size, tone): (f64, Tone)) -> f64 {
         for line in wrapped(text, size, self.width - 2.0 * EDGE) {
             top += size + 4.0;
-            svg.text(&line, [EDGE, top - size / 2.0 - 2.0], size, tone, Anchor::Start);
+            svg.text(&line, [EDGE, top - size / 2.0 - 2.0], size, tone, "start");
         }
         top
     }
@@ -85,11 +85,11 @@ impl Panel {
         let mut across = EDGE;
         for (tone, name) in &self.key {
             svg.rectangle([across, top + 1.0], [across + 10.0, top + 11.0], *tone);
-            svg.text(name, [across + 14.0, top + 6.0], TEXT, Tone::Ink, Anchor::Start);
+            svg.text(name, [across + 14.0, top + 6.0], TEXT, Tone::Ink, "start");
             across += 14.0 + width(name, TEXT) + 14.0;
         }
         top += if self.key.is_empty() { 0.0 } else { 18.0 };
-        svg.text(&self.y.title, [EDGE, top + LEADING / 2.0], TEXT, Tone::Faint, Anchor::Start);
+        svg.text(&self.y.title, [EDGE, top + LEADING / 2.0], TEXT, Tone::Faint, "start");
         top += GAP + if self.y.title.is_empty() { 0.0 } else { LEADING };
         let frame = Frame { left, right, top, bottom: top + self.height };
         let area = Area { panel: self, frame };
@@ -123,16 +123,16 @@ impl Area<'_> {
             if y.grid {
                 svg.line(&[[left, height], [right, height]], Tone::Grid, 1.0);
             }
-            svg.text(text, [left - GAP, height], TEXT, Tone::Faint, Anchor::End);
+            svg.text(text, [left - GAP, height], TEXT, Tone::Faint, "end");
         }
         let below = bottom + GAP + LEADING / 2.0;
         for (value, text) in &x.ticks {
             let across = self.at([*value, y.range[0]])[0];
             svg.line(&[[across, top], [across, bottom]], Tone::Grid, 1.0);
-            svg.text(text, [across, below], TEXT, Tone::Faint, Anchor::Middle);
+            svg.text(text, [across, below], TEXT, Tone::Faint, "middle");
         }
         svg.line(&[[left, bottom], [right, bottom]], Tone::Faint, 1.0);
-        svg.text(&x.title, [(left + right) / 2.0, below + LEADING], TEXT, Tone::Faint, Anchor::Middle);
+        svg.text(&x.title, [(left + right) / 2.0, below + LEADING], TEXT, Tone::Faint, "middle");
     }
 
     fn mark(&self, svg: &mut Svg, mark: &Drawn) {
@@ -146,7 +146,7 @@ impl Area<'_> {
                 svg.rectangle([left, top], [right - hair, bottom], tone);
                 if width(&mark.text, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
                     let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
-                    svg.text(&mark.text, middle, SMALL, Tone::Paper, Anchor::Middle);
+                    svg.text(&mark.text, middle, SMALL, Tone::Paper, "middle");
                 }
             }
             Form::Area => svg.polygon(&points, tone),
@@ -176,7 +176,7 @@ impl Area<'_> {
                 let free = |frame: &Frame| !is_near(frame) && !taken.iter().any(|other| other.meets(frame));
                 let Some(frame) = self.beside(mark, row).find(free) else { return true };
                 let middle = (frame.top + frame.bottom) / 2.0;
-                svg.text(&mark.text, [frame.left, middle], TEXT, mark.tone, Anchor::Start);
+                svg.text(&mark.text, [frame.left, middle], TEXT, mark.tone, "start");
                 taken.push(frame);
                 false
             });
@@ -187,7 +187,7 @@ impl Area<'_> {
             if lines.len() > 1 {
                 lines[0] += " …";
             }
-            svg.text(&lines[0], [x + BESIDE, y], TEXT, mark.tone, Anchor::Start);
+            svg.text(&lines[0], [x + BESIDE, y], TEXT, mark.tone, "start");
         }
     }
 
@@ -228,7 +228,7 @@ impl Area<'_> {
             // Not every colour can be read as a text. A lead is thinner than its line and apart from it, so that it
             // is not read as its course.
             svg.line(&[[right + LEAD / 3.0, end], [right + LEAD, height]], *tone, 1.0);
-            svg.text(text, [right + LEAD + GAP, height], TEXT, Tone::Ink, Anchor::Start);
+            svg.text(text, [right + LEAD + GAP, height], TEXT, Tone::Ink, "start");
         }
     }
 }

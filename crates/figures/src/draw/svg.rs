@@ -18,13 +18,6 @@ const PNG_SCALE: f32 = 2.0;
 #[derive(Default)]
 pub(super) struct Svg(String);
 
-/// What of a text is at its place; SVG's words for it.
-pub(super) enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
 impl Svg {
     pub(super) fn rectangle(&mut self, [x, y]: [f64; 2], [right, bottom]: [f64; 2], tone: Tone) {
         let ([width, height], fill) = ([right - x, bottom - y], tone.on_paper());
@@ -49,16 +42,12 @@ impl Svg {
         self.0 += &format!("<circle cx=\"{x:.2}\" cy=\"{y:.2}\" r=\"{radius}\" fill=\"{fill}\"/>\n");
     }
 
-    /// A line of text, the middle of its capitals at the height of `at`.
-    pub(super) fn text(&mut self, text: &str, [x, y]: [f64; 2], size: f64, tone: Tone, anchor: Anchor) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
+    /// A line of text with the middle of its capitals at its place, and across its `start`, `middle` or `end`.
+    pub(super) fn text(&mut self, text: &str, [x, y]: [f64; 2], size: f64, tone: Tone, anchor: &str) {
         let (baseline, fill, text) = (y + 0.365 * size, tone.on_paper(), escaped(text));
         self.0 += &format!(
-            "<text x=\"{x:.2}\" y=\"{baseline:.2}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{fill}\">{text}</text>\n"
+            "<text x=\"{x:.2}\" y=\"{baseline:.2}\" font-size=\"{size}\" text-anchor=\"{anchor}\" \
+             fill=\"{fill}\">{text}</text>\n"
         );
     }
 
