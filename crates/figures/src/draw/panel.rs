@@ -120,7 +120,8 @@ impl Area<'_> {
         let Area { panel: Panel { x, y, .. }, frame: Frame { left, right, top, bottom } } = *self;
         for (value, text) in &y.ticks {
             let height = self.at([x.range[0], *value])[1];
-            if y.grid {
+            // Between names there is nothing to read off.
+            if !y.title.is_empty() {
                 svg.line(&[[left, height], [right, height]], Tone::Grid, 1.0);
             }
             svg.text(text, [left - GAP, height], TEXT, Tone::Faint, "end");
