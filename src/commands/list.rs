@@ -5,14 +5,8 @@ use crate::{Console, Error, args::PlanArgs};
 use cudnn_layers::conv::format;
 use figures::{Recorded, Table};
 use planner::{KernelId, Measurement};
-use serde::Serialize;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-
-#[derive(Serialize)]
-struct Report {
-    recorded: Recorded,
-    kernels: Table,
-}
 
 /// Lists the kernels that were recorded of the device that `args` names.
 pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
@@ -34,8 +28,8 @@ pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> 
         let maps = words(*math, format(id));
         lines.row([op.to_string(), shape.to_string(), maps].into_iter().chain(numbers));
     }
-    let report = Report { recorded: Recorded { file, device: table.device.clone() }, kernels: lines };
-    console.text(&report.recorded)?;
-    console.text(&report.kernels)?;
-    console.object(&report)
+    let recorded = Recorded { file, device: table.device.clone() };
+    console.text(&recorded)?;
+    console.text(&lines)?;
+    console.object(&json!({ "recorded": recorded, "kernels": lines }))
 }

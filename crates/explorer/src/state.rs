@@ -3,13 +3,8 @@
 
 use crate::question::{Net, PlanQuestion, check};
 use figures::{EstimateReport, study::Study};
-use planner::{
-    BatchSizePolicy, Bytes, CostTable, EstimateError, Estimator, Kernel, Math, PlanOptions, profile,
-};
-use std::{collections::BTreeMap, error::Error, sync::Arc};
-
-/// How much is estimated, if anything.
-type Estimated = Result<Option<EstimateReport>, Box<dyn Error>>;
+use planner::{BatchSizePolicy, Bytes, CostTable, EstimateError, Estimator, Math, profile};
+use std::{collections::BTreeMap, error::Error, mem, sync::Arc};
 
 /// Everything loaded.
 #[derive(Default)]
@@ -21,11 +16,10 @@ pub(crate) struct State {
     prepared: Option<(Subject, Prepared)>,
 }
 
-/// Measurements, and what is estimated from them, with the error of that for each arithmetic.
+/// Measurements, and what estimates the rest from them once that is asked for, with the error of that for each arithmetic.
 #[derive(Default)]
 struct Table {
     recorded: CostTable,
-    completed: Arc<CostTable>,
     estimator: Option<Estimator>,
     errors: BTreeMap<Math, Option<EstimateError>>,
 }
@@ -41,11 +35,10 @@ impl State {
     /// Takes over a table; of a GPU, more are added.
     pub(crate) fn add_table(&mut self, gpu: String, text: &str) -> Result<(), Box<dyn Error>> {
         let table = CostTable::from_json_lines(text)?;
-        let known = self.tables.get(&gpu).map(|known| known.recorded.clone());
-        let mut recorded = known.unwrap_or_else(|| CostTable::new(table.device.clone()));
-        recorded.merge(table)?;
-        let completed = Arc::new(recorded.clone());
-        self.tables.insert(gpu, Table { recorded, completed, ..Table::default() });
+        let recorded = CostTable::new(table.device.clone());
+        let known = self.tables.entry(gpu).or_insert(Table { recorded, ..Table::default() });
+        known.recorded.merge(table)?;
+        *known = Table { recorded: mem::take(&mut known.recorded), ..Table::default() };
         self.prepared = None;
         Ok(())
     }
@@ -61,47 +54,33 @@ impl State {
         Ok(mini_batch)
     }
 
-    /// Completes the table and puts everything together, unless that is there.
+    /// Puts everything together, unless that is there.
     pub(crate) fn prepare(&mut self, question: &PlanQuestion) -> Result<&Prepared, Box<dyn Error>> {
         let PlanQuestion { net, gpu, math, mini_batch, options, .. } = question;
         let subject = (net.clone(), gpu.clone(), *math, *mini_batch, options.batch_size_policy);
-        // What is not wanted any more goes first: a table that nobody else holds is completed in place.
         let known = self.prepared.take().filter(|(known, _)| *known == subject);
         let prepared = known.map_or_else(|| self.made(question), |(_, prepared)| Ok(prepared))?;
         Ok(&self.prepared.insert((subject, prepared)).1)
     }
 
+    /// The net with its measurements, and with estimates of those that a plan needs and that were not recorded.
     fn made(&mut self, question: &PlanQuestion) -> Result<Prepared, Box<dyn Error>> {
         let PlanQuestion { net: name, gpu, math, mini_batch, options, .. } = question;
         let net = self.nets.get(name).ok_or_else(|| format!("there is no net {name}"))?;
-        let table = self.tables.get_mut(gpu).ok_or_else(|| format!("nothing was recorded on {gpu}"))?;
+        let Table { recorded, estimator, errors } =
+            self.tables.get_mut(gpu).ok_or_else(|| format!("nothing was recorded on {gpu}"))?;
         let Net { kernels, outline } = net.clone().at(*mini_batch, *math);
-        let estimate = table.complete(&kernels, options)?;
-        let study = Study {
-            title: name.clone(),
-            kernels,
-            table: Arc::clone(&table.completed),
-            finest: options.batch_size_policy,
-            is_recorded: true,
-            outline,
-            ..Study::default()
-        };
-        Ok((study, estimate))
-    }
-}
-
-impl Table {
-    /// Estimates what a plan needs and was not recorded; says how much that is, and how far it is off.
-    fn complete(&mut self, kernels: &[Kernel], options: &PlanOptions) -> Estimated {
-        let estimated = self.recorded.missing(kernels, options.batch_size_policy).len();
-        if estimated == 0 {
-            return Ok(None);
+        let (mut table, finest) = (recorded.of_kernels(&kernels), options.batch_size_policy);
+        let (mut estimate, estimated) = (None, table.missing(&kernels, finest).len());
+        if estimated > 0 {
+            let estimator = estimator.get_or_insert_with(|| Estimator::new(recorded));
+            profile(&mut table, &kernels, options, estimator, |_| ())?;
+            let error = *errors.entry(*math).or_insert_with(|| estimator.error(&kernels[0].id));
+            estimate = Some(EstimateReport { estimated, error });
         }
-        let estimator = self.estimator.get_or_insert_with(|| Estimator::new(&self.recorded));
-        profile(Arc::make_mut(&mut self.completed), kernels, options, estimator, |_| ())?;
-        let id = &kernels[0].id;
-        let error = *self.errors.entry(id.math).or_insert_with(|| estimator.error(id));
-        Ok(Some(EstimateReport { estimated, error }))
+        let (title, table) = (name.clone(), Arc::new(table));
+        let study = Study { title, kernels, table, finest, is_recorded: true, outline, ..Study::default() };
+        Ok((study, estimate))
     }
 }
 

@@ -14,8 +14,6 @@ pub(crate) struct Axis {
     pub(crate) range: [f64; 2],
     /// Values with what is written there.
     pub(crate) ticks: Vec<(f64, String)>,
-    /// Whether a line across the panel marks each tick.
-    pub(crate) grid: bool,
     /// Whether equal distances are equal ratios.
     is_logarithmic: bool,
 }
@@ -24,7 +22,7 @@ impl Axis {
     /// With these ticks, and equal distances for equal differences.
     pub(crate) fn new(title: &str, range: [f64; 2], ticks: impl IntoIterator<Item = (f64, String)>) -> Self {
         let ticks = ticks.into_iter().collect();
-        Self { title: title.to_owned(), range, ticks, grid: true, is_logarithmic: false }
+        Self { title: title.to_owned(), range, ticks, is_logarithmic: false }
     }
 
     /// From 0 to at least `most`, by round steps.
@@ -77,7 +75,7 @@ impl Axis {
     /// One place for each name, at 0, 1, 2, ... from the end of the axis to its beginning.
     pub(super) fn names(names: impl IntoIterator<Item = String>) -> Self {
         let ticks: Vec<_> = (0..).map(f64::from).zip(names).collect();
-        Self { grid: false, ..Self::new("", [ticks.len() as f64 - 0.5, -0.5], ticks) }
+        Self::new("", [ticks.len() as f64 - 0.5, -0.5], ticks)
     }
 
     /// How far along the axis `value` is: 0 at its beginning, 1 at its end, and no farther.

@@ -85,15 +85,12 @@ impl Drawn {
 
     /// The staircase of `curve` within a range of limits.
     pub(crate) fn steps(curve: &Curve, [from, to]: [Bytes; 2], tone: Tone) -> Self {
-        let first = curve.points().partition_point(|point| point.workspace <= from).saturating_sub(1);
-        let mut corners: Vec<[f64; 2]> = Vec::new();
-        for point in curve.points()[first..].iter().take_while(|point| point.workspace <= to) {
-            let at = point.workspace.max(from).0 as f64;
-            corners.extend(corners.last().map(|&[_, level]| [at, level]));
-            corners.push([at, point.time_ms]);
-        }
-        corners.extend(corners.last().map(|&[_, level]| [to.0 as f64, level]));
-        Self::new(Form::Line, corners, tone)
+        let inside = curve.points().iter().map(|point| point.workspace).filter(|&at| from < at && at <= to);
+        let ends: Vec<Bytes> = [from].into_iter().chain(inside).chain([to]).collect();
+        let step = |ends: &[Bytes]| {
+            curve.time_ms(ends[0]).map(|level| [ends[0], ends[1]].map(|at| [at.0 as f64, level]))
+        };
+        Self::new(Form::Line, ends.windows(2).filter_map(step).flatten(), tone)
     }
 
     /// The same with a name.

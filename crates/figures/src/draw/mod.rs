@@ -1,8 +1,7 @@
 //! Drawings: a [`Figure`] is plain data, of which come an SVG, a PNG, and the numbers behind it.
 //!
 //! ```text
-//! Figure ─┬─► svg   (colours change with the reader's dark mode)
-//!         ├─► png
+//! Figure ─┬─► svg   (colours change with the reader's dark mode) ──► png
 //!         └─► data  (rows of numbers, for CSV and JSON)
 //! ```
 //!
@@ -10,11 +9,9 @@
 //! colour vision tell apart.
 
 mod axis;
-mod canvas;
 mod figure;
-mod font;
-mod output;
 mod panel;
+mod svg;
 mod tone;
 
 pub(crate) use axis::Axis;

@@ -1,8 +1,8 @@
-//! Where everything goes: margins as wide as what stands in them, names of lines that keep clear of each other.
+//! Where everything goes: margins as wide as what stands in them, names that keep clear of each other and of marks.
 
 use super::figure::{Drawn, Figure, Form, Panel};
-use super::{axis::Axis, canvas::Canvas, font::width, tone::Tone};
-use plotters_backend::{DrawingBackend, text_anchor::HPos};
+use super::svg::{Svg, png, width};
+use super::tone::Tone;
 
 /// Sizes of text, in pixels.
 const TITLE: f64 = 15.0;
@@ -13,84 +13,91 @@ const SMALL: f64 = 11.0;
 const EDGE: f64 = 12.0;
 /// Room between a line and its words.
 const GAP: f64 = 6.0;
+/// From a mark to its name.
+const BESIDE: f64 = 8.0;
 /// From a line's end to its name, a piece in its colour.
 const LEAD: f64 = 14.0;
 /// Of a dot.
 const RADIUS: f64 = 4.0;
-/// From one line of the title to the next.
-const HEAD_LEADING: f64 = 19.0;
 /// From one line of text to the next.
 pub(crate) const LEADING: f64 = 15.0;
-/// From a panel's lower ticks to what follows.
+/// From one panel to the next.
 const BELOW: f64 = 16.0;
 
-/// A panel on the canvas, and the frame that its axes are.
+/// A panel, and the frame that its axes are.
 struct Area<'p> {
     panel: &'p Panel,
     frame: Frame,
 }
 
 impl Figure {
-    pub(super) fn height(&self) -> f64 {
-        let panels: f64 = self.panels.iter().map(Panel::outer_height).sum();
-        let [head, foot] = [(&self.title, TITLE), (&self.source, SMALL)]
-            .map(|(text, size)| self.lines(text, size).len() as f64);
-        EDGE + head * HEAD_LEADING + panels + foot * LEADING + EDGE
-    }
-
-    /// `text` in as many lines as it takes.
-    fn lines(&self, text: &str, size: f64) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
-        for word in text.split(' ') {
-            let longer = lines.last().map(|line| format!("{line} {word}"));
-            match longer.filter(|line| width(line, size) <= self.width - 2.0 * EDGE) {
-                Some(line) => *lines.last_mut().expect("it was made longer") = line,
-                None => lines.push(word.to_owned()),
-            }
-        }
-        lines
-    }
-
-    pub(super) fn draw_panels<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let mut top = EDGE;
-        for line in self.lines(&self.title, TITLE) {
-            canvas.text(&line, [EDGE, top + HEAD_LEADING / 2.0], TITLE, Tone::Ink, HPos::Left);
-            top += HEAD_LEADING;
-        }
+    /// An SVG document, whose colours follow the reader's dark mode.
+    pub fn svg(&self) -> String {
+        let mut svg = Svg::default();
+        let mut top = self.paragraph(&mut svg, EDGE, &self.title, (TITLE, Tone::Ink));
         // Panels have their axes below each other.
-        let widest_of = |widths: &dyn Fn(&Panel) -> f64| self.panels.iter().map(widths).fold(0.0, f64::max);
+        let widest_of = |words: &dyn Fn(&Panel) -> f64| self.panels.iter().map(words).fold(0.0, f64::max);
         let left = EDGE + widest_of(&|panel| widest(panel.y.ticks.iter().map(|tick| &tick.1))) + GAP;
-        let names = widest_of(&|panel| widest(panel.named_lines().map(|mark| &mark.text)));
+        let names = widest_of(&|panel| widest(panel.named_lines().map(|line| &line.text)));
         // What stands under the right corner needs half of its width there.
-        let corner = widest_of(&|panel| panel.last_tick() / 2.0);
+        let corner = widest_of(&|Panel { x, .. }| {
+            widest(x.ticks.iter().filter(|tick| x.part(tick.0) > 0.9).map(|tick| &tick.1)) / 2.0
+        });
         let right = self.width - EDGE - corner.max(if names > 0.0 { LEAD + GAP + names } else { 0.0 });
         for panel in &self.panels {
-            let first = top + panel.above();
-            let frame = Frame { left, right, top: first, bottom: first + panel.height };
-            Area { panel, frame }.draw(canvas);
-            top += panel.outer_height();
+            top = panel.draw(&mut svg, [left, right], top);
         }
-        for text in self.lines(&self.source, SMALL) {
-            canvas.text(&text, [EDGE, top + LEADING / 2.0], SMALL, Tone::Faint, HPos::Left);
-            top += LEADING;
+        let bottom = self.paragraph(&mut svg, top, &self.source, (SMALL, Tone::Faint)) + EDGE;
+        svg.document(&self.title, &self.caption, [self.width, bottom.ceil()])
+    }
+
+    /// A PNG with twice the layout's pixels.
+    pub fn png(&self) -> Vec<u8> {
+        png(&self.svg())
+    }
+
+    /// Writes `text` from a height on, in as many lines as it takes, and says where they end.
+    fn paragraph(&self, svg: &mut Svg, mut top: f64, text: &str, (size, tone): (f64, Tone)) -> f64 {
+        for line in wrapped(text, size, self.width - 2.0 * EDGE) {
+            top += size + 4.0;
+            svg.text(&line, [EDGE, top - size / 2.0 - 2.0], size, tone, "start");
         }
+        top
     }
 }
 
+/// `text` in as many lines as it takes, none wider than `most` pixels but for a single word.
+fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|line| width(&format!("{line} {word}"), size) <= most) {
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 impl Panel {
-    /// Room for the axis' title and the key.
-    fn above(&self) -> f64 {
-        12.0 + title_height(&self.y) + if self.key.is_empty() { 0.0 } else { 18.0 }
-    }
-
-    /// The width of what is written at the end of the axis.
-    fn last_tick(&self) -> f64 {
-        let last = self.x.ticks.last().filter(|(value, _)| self.x.part(*value) > 0.9);
-        last.map_or(0.0, |(_, text)| width(text, TEXT))
-    }
-
-    fn outer_height(&self) -> f64 {
-        self.above() + self.height + GAP + LEADING + title_height(&self.x) + BELOW
+    /// Draws it between `left` and `right` from a height on, and says where it ends.
+    fn draw(&self, svg: &mut Svg, [left, right]: [f64; 2], mut top: f64) -> f64 {
+        top += GAP;
+        let mut across = EDGE;
+        for (tone, name) in &self.key {
+            svg.rectangle([across, top + 1.0], [across + 10.0, top + 11.0], *tone);
+            svg.text(name, [across + 14.0, top + 6.0], TEXT, Tone::Ink, "start");
+            across += 14.0 + width(name, TEXT) + 14.0;
+        }
+        top += if self.key.is_empty() { 0.0 } else { 18.0 };
+        svg.text(&self.y.title, [EDGE, top + LEADING / 2.0], TEXT, Tone::Faint, "start");
+        top += GAP + if self.y.title.is_empty() { 0.0 } else { LEADING };
+        let frame = Frame { left, right, top, bottom: top + self.height };
+        let area = Area { panel: self, frame };
+        area.axes(svg);
+        self.marks.iter().for_each(|mark| area.mark(svg, mark));
+        area.texts(svg);
+        area.names(svg);
+        frame.bottom + GAP + LEADING + if self.x.title.is_empty() { 0.0 } else { LEADING } + BELOW
     }
 
     /// Lines whose names stand to the right of them.
@@ -109,72 +116,56 @@ impl Area<'_> {
         mark.points.iter().map(|&point| self.at(point)).collect()
     }
 
-    fn draw<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        self.axes(canvas);
-        self.key(canvas);
-        self.panel.marks.iter().for_each(|mark| self.mark(canvas, mark));
-        self.texts(canvas);
-        self.names(canvas);
-    }
-
-    fn axes<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
+    fn axes(&self, svg: &mut Svg) {
         let Area { panel: Panel { x, y, .. }, frame: Frame { left, right, top, bottom } } = *self;
         for (value, text) in &y.ticks {
             let height = self.at([x.range[0], *value])[1];
-            if y.grid {
-                canvas.line(&[[left, height], [right, height]], Tone::Grid, 1.0);
+            // Between names there is nothing to read off.
+            if !y.title.is_empty() {
+                svg.line(&[[left, height], [right, height]], Tone::Grid, 1.0);
             }
-            canvas.text(text, [left - GAP, height], TEXT, Tone::Faint, HPos::Right);
+            svg.text(text, [left - GAP, height], TEXT, Tone::Faint, "end");
         }
         let below = bottom + GAP + LEADING / 2.0;
         for (value, text) in &x.ticks {
             let across = self.at([*value, y.range[0]])[0];
-            if x.grid {
-                canvas.line(&[[across, top], [across, bottom]], Tone::Grid, 1.0);
-            }
-            canvas.text(text, [across, below], TEXT, Tone::Faint, HPos::Center);
+            svg.line(&[[across, top], [across, bottom]], Tone::Grid, 1.0);
+            svg.text(text, [across, below], TEXT, Tone::Faint, "middle");
         }
-        canvas.line(&[[left, bottom], [right, bottom]], Tone::Faint, 1.0);
-        canvas.text(&x.title, [(left + right) / 2.0, below + LEADING], TEXT, Tone::Faint, HPos::Center);
-        canvas.text(&y.title, [EDGE, top - GAP - 8.0], TEXT, Tone::Faint, HPos::Left);
+        svg.line(&[[left, bottom], [right, bottom]], Tone::Faint, 1.0);
+        svg.text(&x.title, [(left + right) / 2.0, below + LEADING], TEXT, Tone::Faint, "middle");
     }
 
-    fn key<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let (mut across, middle) = (EDGE, self.frame.top - GAP - 12.0 - title_height(&self.panel.y));
-        for (tone, name) in &self.panel.key {
-            canvas.rectangle([across, middle - 5.0], [across + 10.0, middle + 5.0], *tone);
-            canvas.text(name, [across + 14.0, middle], TEXT, Tone::Ink, HPos::Left);
-            across += 14.0 + width(name, TEXT) + 14.0;
-        }
-    }
-
-    fn mark<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, mark: &Drawn) {
+    fn mark(&self, svg: &mut Svg, mark: &Drawn) {
         let (points, tone) = (self.points(mark), mark.tone);
-        match (mark.form, &points[..]) {
-            (Form::Line, _) => canvas.line(&points, tone, 2.0),
-            (Form::Bar, &[a, b]) => {
-                let Frame { left, right, top, bottom } = Frame::between(a, b);
+        match mark.form {
+            Form::Line => svg.line(&points, tone, 2.0),
+            Form::Bar => {
+                let Frame { left, right, top, bottom } = Frame::between(points[0], points[1]);
                 // A hair of paper between it and the next.
                 let hair = if right - left > 2.0 { 0.75 } else { 0.0 };
-                canvas.rectangle([left, top], [right - hair, bottom], tone);
+                svg.rectangle([left, top], [right - hair, bottom], tone);
                 if width(&mark.text, SMALL) + 4.0 < right - left && bottom - top > 12.0 {
                     let middle = [(left + right) / 2.0, (top + bottom) / 2.0];
-                    canvas.text(&mark.text, middle, SMALL, Tone::Paper, HPos::Center);
+                    svg.text(&mark.text, middle, SMALL, Tone::Paper, "middle");
                 }
             }
-            (Form::Area, _) => canvas.polygon(&points, tone),
-            (Form::Dot, _) => points.iter().for_each(|&at| canvas.dot(at, RADIUS, tone)),
-            _ => (),
+            Form::Area => svg.polygon(&points, tone),
+            Form::Dot => points.iter().for_each(|&at| svg.dot(at, RADIUS, tone)),
+            Form::Note => (),
         }
     }
 
     /// Texts beside dots and places, where they meet nothing that is there: first those to the right or the left, as
     /// one above or below is the farther from its dot, then these. A name that finds no room is left out; a remark then
-    /// stands where it meets something, and loses words that would leave the panel.
-    fn texts<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
-        let (mut taken, dots) = (self.taken(|_| true), self.taken(|form| form == Form::Dot));
-        let is_beside = |mark: &&Drawn| matches!(mark.form, Form::Dot | Form::Note) && !mark.text.is_empty();
-        let mut waiting: Vec<&Drawn> = self.panel.marks.iter().filter(is_beside).collect();
+    /// stands to the right whatever is there, and loses words that would leave the panel.
+    fn texts(&self, svg: &mut Svg) {
+        let is_dot = |mark: &&Drawn| mark.form == Form::Dot;
+        let marks = self.panel.marks.iter();
+        let mut taken: Vec<Frame> = marks.clone().flat_map(|mark| self.taken(mark)).collect();
+        let dots: Vec<Frame> = marks.clone().filter(is_dot).flat_map(|mark| self.taken(mark)).collect();
+        let is_beside = |mark: &&Drawn| (is_dot(mark) || mark.form == Form::Note) && !mark.text.is_empty();
+        let mut waiting: Vec<&Drawn> = marks.filter(is_beside).collect();
         // Farther away, nobody could tell what it belongs to.
         for row in [0.0_f64, -1.0, 1.0, -1.4, 1.4] {
             // Nor may it be as near to another dot as to its own, or to one that nearly covers that.
@@ -182,57 +173,52 @@ impl Area<'_> {
             waiting.retain(|mark| {
                 let own = self.at(mark.points[0]);
                 let others = dots.iter().filter(|dot| row != 0.0 && !dot.meets(&Frame::between(own, own)));
-                let is_near =
-                    |frame: &Frame| others.clone().any(|dot| dot.meets(&frame.grown(GAP + 2.0, gap)));
+                let is_near = |frame: &Frame| others.clone().any(|dot| dot.meets(&frame.grown(BESIDE, gap)));
                 let free = |frame: &Frame| !is_near(frame) && !taken.iter().any(|other| other.meets(frame));
-                let Some(frame) = self.beside(mark, &mark.text, row).find(free) else { return true };
-                frame.write(canvas, &mark.text, mark.tone);
+                let Some(frame) = self.beside(mark, row).find(free) else { return true };
+                let middle = (frame.top + frame.bottom) / 2.0;
+                svg.text(&mark.text, [frame.left, middle], TEXT, mark.tone, "start");
                 taken.push(frame);
                 false
             });
         }
-        for mark in waiting.into_iter().filter(|mark| mark.form == Form::Note) {
-            let words = mark.text.rmatch_indices(' ').map(|(at, _)| format!("{} …", &mark.text[..at]));
-            let mut texts = std::iter::once(mark.text.clone()).chain(words);
-            let place = self.at(mark.points[0])[0];
-            let found = texts.find_map(|text| {
-                Some((self.beside(mark, &text, 0.0).find(|frame| frame.left > place)?, text))
-            });
-            found.iter().for_each(|(frame, text)| frame.write(canvas, text, mark.tone));
+        for mark in waiting.into_iter().filter(|mark| !is_dot(mark)) {
+            let [x, y] = self.at(mark.points[0]);
+            let mut lines = wrapped(&mark.text, TEXT, self.frame.right - x - BESIDE - GAP);
+            if lines.len() > 1 {
+                lines[0] += " …";
+            }
+            svg.text(&lines[0], [x + BESIDE, y], TEXT, mark.tone, "start");
         }
     }
 
-    /// Where `text` could stand in the panel so many lines below the place of `mark`: to the right, to the left, in the
-    /// middle.
-    fn beside(&self, mark: &Drawn, text: &str, row: f64) -> impl Iterator<Item = Frame> + use<> {
-        let ([x, y], long) = (self.at(mark.points[0]), width(text, TEXT));
+    /// Where the text of `mark` could stand in the panel so many lines below its place: to the right, to the left, in
+    /// the middle.
+    fn beside(&self, mark: &Drawn, row: f64) -> impl Iterator<Item = Frame> + use<> {
+        let ([x, y], long) = (self.at(mark.points[0]), width(&mark.text, TEXT));
         let (middle, half) = (y + row * LEADING, LEADING / 2.0);
         let Frame { left: first, right, top, bottom } = self.frame;
         let fits = middle - half >= top - GAP && middle + half <= bottom;
-        [x + GAP + 2.0, x - GAP - 2.0 - long, x - long / 2.0]
+        [x + BESIDE, x - BESIDE - long, x - long / 2.0]
             .into_iter()
             .map(move |left| Frame { left, right: left + long, top: middle - half, bottom: middle + half })
             .filter(move |frame| fits && frame.left >= first && frame.right <= right + GAP)
     }
 
-    /// What texts keep clear of: dots, bars, and pieces of lines; those of some forms.
-    fn taken(&self, is_meant: impl Fn(Form) -> bool) -> Vec<Frame> {
-        let mut taken = Vec::new();
-        for mark in self.panel.marks.iter().filter(|mark| is_meant(mark.form)) {
-            let points = self.points(mark);
-            let around = |a, b| Frame::between(a, b).grown(RADIUS, RADIUS);
-            match mark.form {
-                Form::Dot => taken.extend(points.iter().map(|&at| around(at, at))),
-                Form::Bar => taken.push(Frame::between(points[0], points[1])),
-                Form::Line => taken.extend(points.windows(2).map(|pair| around(pair[0], pair[1]))),
-                _ => (),
-            }
+    /// What texts keep clear of: dots, bars, and pieces of lines.
+    fn taken(&self, mark: &Drawn) -> Vec<Frame> {
+        let points = self.points(mark);
+        let pieces = points.windows(2).map(|pair| Frame::between(pair[0], pair[1]));
+        match mark.form {
+            Form::Dot => points.iter().map(|&at| Frame::between(at, at).grown(RADIUS, RADIUS)).collect(),
+            Form::Bar => pieces.collect(),
+            Form::Line => pieces.map(|piece| piece.grown(RADIUS, RADIUS)).collect(),
+            Form::Area | Form::Note => Vec::new(),
         }
-        taken
     }
 
     /// The names of lines, at the heights of their ends or as near as they keep clear of each other.
-    fn names<B: DrawingBackend>(&self, canvas: &mut Canvas<B>) {
+    fn names(&self, svg: &mut Svg) {
         let named = self.panel.named_lines();
         let mut names: Vec<(f64, &Drawn)> =
             named.filter_map(|line| Some((self.at(*line.points.last()?)[1], line))).collect();
@@ -242,13 +228,13 @@ impl Area<'_> {
         for ((end, Drawn { text, tone, .. }), height) in names.into_iter().zip(heights) {
             // Not every colour can be read as a text. A lead is thinner than its line and apart from it, so that it
             // is not read as its course.
-            canvas.line(&[[right + LEAD / 3.0, end], [right + LEAD, height]], *tone, 1.0);
-            canvas.text(text, [right + LEAD + GAP, height], TEXT, Tone::Ink, HPos::Left);
+            svg.line(&[[right + LEAD / 3.0, end], [right + LEAD, height]], *tone, 1.0);
+            svg.text(text, [right + LEAD + GAP, height], TEXT, Tone::Ink, "start");
         }
     }
 }
 
-/// Room that a text or a dot takes.
+/// Room that a text or a mark takes.
 #[derive(Clone, Copy)]
 struct Frame {
     left: f64,
@@ -266,11 +252,6 @@ impl Frame {
     fn grown(self, x: f64, y: f64) -> Self {
         let Self { left, right, top, bottom } = self;
         Self { left: left - x, right: right + x, top: top - y, bottom: bottom + y }
-    }
-
-    /// A text as long as the frame is wide.
-    fn write<B: DrawingBackend>(&self, canvas: &mut Canvas<B>, text: &str, tone: Tone) {
-        canvas.text(text, [self.left, (self.top + self.bottom) / 2.0], TEXT, tone, HPos::Left);
     }
 
     fn meets(&self, other: &Frame) -> bool {
@@ -294,10 +275,6 @@ fn spread(mut heights: Vec<f64>, [top, bottom]: [f64; 2]) -> Vec<f64> {
     heights
 }
 
-fn title_height(axis: &Axis) -> f64 {
-    if axis.title.is_empty() { 0.0 } else { LEADING }
-}
-
 fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
     texts.map(|text| width(text, TEXT)).fold(0.0, f64::max)
 }
@@ -305,6 +282,8 @@ fn widest<'t>(texts: impl Iterator<Item = &'t String>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw::Axis;
+    use resvg::tiny_skia::{Pixmap, PremultipliedColorU8};
 
     #[test]
     fn names_keep_a_line_apart_and_stay_in_the_panel() {
@@ -326,11 +305,29 @@ mod tests {
         let line = Drawn::new(Form::Line, [[0.0, 1.0], [100.0, 1.0]], Tone::Blue);
         let svg = figure(vec![line, dot(31.0, 1.0, "lower"), dot(30.0, 1.25, "upper")], 120.0).svg();
         let height = |name: &str| -> f64 {
-            let text = &svg[..svg.find(&format!("{name}\n")).unwrap()];
+            let text = &svg[..svg.find(&format!(">{name}<")).unwrap()];
             let at = text.rfind(" y=\"").unwrap() + 4;
             text[at..].split('"').next().unwrap().parse().unwrap()
         };
         assert!(height("lower") > height("upper"), "{svg}");
+    }
+
+    #[test]
+    fn a_line_that_turns_back_has_no_spike() {
+        // Up and down within less than the line's width.
+        let points = (0..100).map(|at| [50.0 + f64::from(at) * 0.01, f64::from(10 + at % 2 * (40 + at % 7))]);
+        let line = Drawn::new(Form::Line, points, Tone::Blue);
+        let axis = || Axis::from_zero("", 100.0);
+        let panel = Panel::new(axis(), |_| axis(), vec![line], 200.0);
+        let pixels =
+            Pixmap::decode_png(&Figure::new(String::new(), String::new(), vec![panel]).png()).unwrap();
+        let is_blue = |pixel: &PremultipliedColorU8| pixel.blue() > pixel.red().saturating_add(60);
+        let rows = pixels.pixels().chunks_exact(pixels.width() as usize);
+        let blue: Vec<usize> =
+            (0..).zip(rows).filter(|(_, row)| row.iter().any(is_blue)).map(|(at, _)| at).collect();
+        // From 10 to 56 of 100, of 400 pixels, and the line's own width.
+        let tall = blue[blue.len() - 1] - blue[0];
+        assert!((180..190).contains(&tall), "{tall}");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Colours, on white paper and on a dark screen.
 
-use plotters_backend::BackendColor;
-
 /// What a mark is coloured by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -24,12 +22,12 @@ pub(crate) enum Tone {
     Grey,
 }
 
-/// Of every tone in order, the colour on paper and on a dark screen, as red, green and blue.
+/// Of every tone in order, the colour on paper and on a dark screen.
 #[rustfmt::skip]
-const SHADES: [[u32; 2]; 11] = [
-    [0x22_22_22, 0xe8_e8_e8], [0x5a_5a_5a, 0xa8_ae_b4], [0xe3_e3_e3, 0x3a_40_46], [0xff_ff_ff, 0x15_19_1d],
-    [0x00_72_b2, 0x4d_ac_e8], [0xd5_5e_00, 0xff_8f_4d], [0x00_9e_73, 0x2f_c9_9b], [0xb8_57_90, 0xe6_9c_c6],
-    [0x56_b4_e9, 0x8c_cf_f5], [0xe6_9f_00, 0xf7_c2_4a], [0x8a_8a_8a, 0x7d_85_8c],
+const SHADES: [[&str; 2]; 11] = [
+    ["#222222", "#e8e8e8"], ["#5a5a5a", "#a8aeb4"], ["#e3e3e3", "#3a4046"], ["#ffffff", "#15191d"],
+    ["#0072b2", "#4dace8"], ["#d55e00", "#ff8f4d"], ["#009e73", "#2fc99b"], ["#b85790", "#e69cc6"],
+    ["#56b4e9", "#8ccff5"], ["#e69f00", "#f7c24a"], ["#8a8a8a", "#7d858c"],
 ];
 
 /// What is compared is told apart by these.
@@ -42,18 +40,15 @@ impl Tone {
         COMPARED[place % COMPARED.len()]
     }
 
-    pub(super) fn on_paper(self) -> BackendColor {
-        let [_, red, green, blue] = SHADES[self as usize][0].to_be_bytes();
-        BackendColor { alpha: 1.0, rgb: (red, green, blue) }
+    pub(super) fn on_paper(self) -> &'static str {
+        SHADES[self as usize][0]
     }
 }
 
 /// Rules that give every colour of a drawing its other shade where the reader's screen is dark.
 pub(super) fn dark_mode() -> String {
     let rules = SHADES.map(|[paper, screen]| {
-        format!(
-            "[fill=\"#{paper:06X}\"]{{fill:#{screen:06x}}}[stroke=\"#{paper:06X}\"]{{stroke:#{screen:06x}}}"
-        )
+        format!("[fill=\"{paper}\"]{{fill:{screen}}}[stroke=\"{paper}\"]{{stroke:{screen}}}")
     });
     format!("@media (prefers-color-scheme: dark){{{}}}", rules.concat())
 }

@@ -39,10 +39,9 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
 /// on `source`.
 pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, subject: &str, source: &str) -> Figure {
     let limit = plan.options.limit;
-    let ends = |curve: &Curve| Some([curve.points().first()?.workspace, curve.points().last()?.workspace]);
-    let [undivided, chosen] = curves.each_ref().map(|curve| ends(curve).unwrap_or_default());
-    let first = Bytes(chosen[0].0.max(1 << 20).min(limit.0.max(1)));
-    let last = chosen[1].max(undivided[1]).max(limit).max(Bytes(2 * first.0));
+    let drawn = || curves.iter().flat_map(Curve::points).map(|point| point.workspace).chain([limit]);
+    let first = drawn().min().unwrap_or_default().max(Bytes::mib(1));
+    let last = drawn().max().unwrap_or_default().max(first);
     let range = [first, Bytes(last.0.saturating_mul(2))];
     let policy = plan.options.batch_size_policy;
     let (at, ms) = (limit.0 as f64, plan.time_ms);
