@@ -2,23 +2,14 @@
 
 use super::{add_to_planes, for_each_plane, pixels, plane_lens};
 use crate::cpu_loops::inlined;
-use crate::cpu_sums::{Itself, sums};
 use tensor::{Cpu, Out, PoolGeometry, View, ViewMut};
 
 pub(crate) fn forward_average(cpu: &Cpu, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {
     let ([image, outputs], x) = (plane_lens(g), x.host());
     inlined!(for_each_plane(cpu, g, (y.into_host(), outputs)), |plane, y| {
         let x = &x[plane * image..(plane + 1) * image];
-        match is_global(g) {
-            true => y[0] = sums([x], Itself)[0] as f32 / image as f32,
-            false => forward_plane(g, x, y),
-        }
+        forward_plane(g, x, y);
     });
-}
-
-/// Whether the window is the whole image.
-fn is_global(g: &PoolGeometry) -> bool {
-    g.window == [g.h, g.w] && g.pad == [0, 0] && g.out_h() * g.out_w() == 1
 }
 
 /// What the sum under window `(row, column)` is divided by: its pixels, padding included.

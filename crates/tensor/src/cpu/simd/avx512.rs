@@ -33,11 +33,6 @@ impl Lanes for Avx512 {
         self.0.avx512f._mm512_set1_ps(value)
     }
     #[inline(always)]
-    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {
-        let avx = self.0.avx512f;
-        avx._mm512_maskz_mov_ps(avx._mm512_cmp_ps_mask::<_CMP_GT_OQ>(gate, self.zero()), value)
-    }
-    #[inline(always)]
     unsafe fn load_ptr(self, from: *const f32) -> Self::V {
         // SAFETY: the caller promises sixteen readable elements.
         unsafe { self.0.avx512f._mm512_loadu_ps(from) }

@@ -20,8 +20,6 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `c - a * b`, rounded once where the processor can.
     fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// `value` in the lanes where `gate` is above 0, zero in the others (also where `gate` is NaN).
-    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V;
 
     /// Lanes from sixteen consecutive elements of any alignment.
     ///
