@@ -112,16 +112,6 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     /// The transpose of a 16 x 16 matrix: lane `j` of row `i` becomes lane `i` of row `j`.
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
 
-    /// One step of a search for the largest element and its label: `candidate` in the lanes where its element is larger
-    /// than that of `best` or NaN, `best` in the others. Elements come first, labels second.
-    #[inline(always)]
-    fn larger(self, best: [Self::V; 2], candidate: [Self::V; 2]) -> [Self::V; 2] {
-        let (best, candidate) = (best.map(|v| self.to_array(v)), candidate.map(|v| self.to_array(v)));
-        let wins = |lane: usize| candidate[0][lane] > best[0][lane] || candidate[0][lane].is_nan();
-        let pick = |of: usize, lane: usize| if wins(lane) { candidate[of][lane] } else { best[of][lane] };
-        [0, 1].map(|of| self.load(&std::array::from_fn(|lane| pick(of, lane))))
-    }
-
     /// All lanes zero.
     #[inline(always)]
     fn zero(self) -> Self::V {
