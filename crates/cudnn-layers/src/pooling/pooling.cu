@@ -2,18 +2,18 @@
 // few of a column, and looks through the windows over it. So every element is written once, by one thread, in a fixed
 // order.
 //
-// A launch has less than 2^30 elements; the host divides larger tensors by planes. In NHWC a plane is a sample, whose
-// columns are of all channels: neighbouring threads have neighbouring channels, or neighbouring packs of them.
+// A plane has less than 2^30 elements. In NHWC it is a sample, whose columns are of all channels: neighbouring threads
+// have neighbouring channels, or neighbouring packs of them.
 
 using u8 = unsigned char;
 
 /// As `Planes` of cuda.rs. Rows and columns are outputs' forward, pixels' or strips of pixels' backward.
 struct Planes {
-    int planes, h, w, out_h, out_w;
+    u64 planes;
+    int h, w, out_h, out_w;
     int window_h, window_w, stride_h, stride_w, pad_h, pad_w;
     int relu;  // maxima are rectified
     int packs;  // a thread has a pack of channels
-    int channel;  // of the first plane, in NCHW
     Divisor columns, rows, vertical, horizontal;  // the last two by the strides
     Divisor channels;  // in NHWC, or packs of them
 };
@@ -22,14 +22,15 @@ struct Planes {
 /// `Planes`.
 template <int W>
 struct Place {
-    int plane, row, column, channel = 0, channels = 1;
+    u64 plane;
+    int row, column, channel = 0, channels = 1;
     bool exists;
 
     __device__ __forceinline__ explicit Place(const Planes& g) {
-        u32 index = u32(grid_start()), line = g.columns.divide(index);
-        column = index - line * u32(g.columns.divisor);
+        u64 index = grid_start(), line = g.columns.divide(index);
+        column = int(index - line * g.columns.divisor);
         plane = g.rows.divide(line);
-        row = line - plane * u32(g.rows.divisor);
+        row = int(line - plane * g.rows.divisor);
         exists = plane < g.planes;
         if constexpr (CHANNELS_LAST) {
             int pixel = g.channels.divide(column), packs = int(g.channels.divisor);
@@ -40,12 +41,12 @@ struct Place {
     }
 
     /// The first element of these channels in this plane, of so many pixels.
-    __device__ __forceinline__ int first(int pixels) const { return plane * (pixels * channels) + channel; }
+    __device__ __forceinline__ u64 first(int pixels) const { return plane * (pixels * channels) + channel; }
     /// How far element number `pixel` of the plane lies from there.
     __device__ __forceinline__ int at(int pixel) const { return CHANNELS_LAST ? pixel * channels : pixel; }
     /// The number of the first channel.
     __device__ __forceinline__ u64 number(const Planes& g) const {
-        return CHANNELS_LAST ? channel : g.channels.remainder(g.channel + plane);
+        return CHANNELS_LAST ? channel : g.channels.remainder(plane);
     }
 };
 
@@ -91,7 +92,7 @@ __device__ __forceinline__ void max_forward(const Planes& g, const real* __restr
         maxima.at[lane] = rectified(g.relu, best[lane]);
         winners.at[lane] = Tap(g.relu && !(best[lane] > 0) ? 0xffffffff : winner[lane]);
     }
-    int output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
+    u64 output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
     store<W>(y + output, maxima);
     if (mask) store<W>(mask + output, winners);
 }
