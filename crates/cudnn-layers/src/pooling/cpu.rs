@@ -46,23 +46,17 @@ pub(super) fn forward_max(
                         Some(phases) => phases.maxima(g, &room[column..]),
                         None => maxima(g, x, bias, row, column..column + y.len()),
                     };
-                    if relu {
-                        let stopped = best.map(|best| best <= 0.0 || best.is_nan());
-                        winners
-                            .iter_mut()
-                            .zip(stopped)
-                            .for_each(|(tap, stopped)| *tap = if stopped { NONE } else { *tap });
-                    }
                     y.iter_mut().zip(best).for_each(|(y, best)| *y = rectified(relu, best));
-                    match tap_size {
-                        1 => mask.iter_mut().skip(column).zip(winners).for_each(|(to, tap)| *to = tap as u8),
-                        _ => mask
-                            .as_chunks_mut()
-                            .0
-                            .iter_mut()
-                            .skip(column)
-                            .zip(winners)
-                            .for_each(|(to, tap)| *to = tap.to_ne_bytes()),
+                    for (winner, best) in winners.iter_mut().zip(best) {
+                        // What a ReLU makes 0 has no winner.
+                        let stopped = relu && (best <= 0.0 || best.is_nan());
+                        *winner = if stopped { NONE } else { *winner };
+                    }
+                    if tap_size == 1 {
+                        mask.iter_mut().skip(column).zip(winners).for_each(|(to, tap)| *to = tap as u8);
+                    } else {
+                        let taps = mask.as_chunks_mut().0.iter_mut().skip(column);
+                        taps.zip(winners).for_each(|(to, tap)| *to = tap.to_ne_bytes());
                     }
                 }
             }
@@ -93,15 +87,7 @@ impl Phases {
     fn fill(&self, g: &PoolGeometry, x: &[f32], bias: f32, out_row: usize, room: &mut [f32; ROOM]) {
         for (r, phases) in room.chunks_exact_mut(self.stride * self.pitch).take(g.window[0]).enumerate() {
             match (out_row * g.stride[0] + r).checked_sub(g.pad[0]).filter(|&row| row < g.h) {
-                Some(row) => {
-                    let pixels = &x[row * g.w..][..g.w];
-                    // What the compiler knows it vectorises.
-                    match self.stride {
-                        1 => deal(1, pixels, bias, g.pad[1], phases, self.pitch),
-                        2 => deal(2, pixels, bias, g.pad[1], phases, self.pitch),
-                        stride => deal(stride, pixels, bias, g.pad[1], phases, self.pitch),
-                    }
-                }
+                Some(row) => deal(self.stride, &x[row * g.w..][..g.w], bias, g.pad[1], phases, self.pitch),
                 None => phases.fill(f32::NEG_INFINITY),
             }
         }
@@ -131,15 +117,22 @@ impl Phases {
     }
 }
 
-/// Pixel `c` of the row goes to column `(pad + c) / stride` of phase `(pad + c) % stride`.
+/// Pixel `c` of the row, with the bias, goes to column `(pad + c) / stride` of phase `(pad + c) % stride`.
 #[inline(always)]
 fn deal(stride: usize, row: &[f32], bias: f32, pad: usize, phases: &mut [f32], pitch: usize) {
     for (phase, to) in phases.chunks_exact_mut(pitch).enumerate() {
         let first = (phase + stride - pad % stride) % stride;
-        let (pixels, to) =
-            (row.get(first..).unwrap_or_default(), to.get_mut((pad + first) / stride..).unwrap_or_default());
-        let len = to.len().min(pixels.len().div_ceil(stride));
-        to[..len].iter_mut().enumerate().for_each(|(index, to)| *to = pixels[index * stride] + bias);
+        let pixels = row.get(first..).unwrap_or_default();
+        let to = to.get_mut((pad + first) / stride..).unwrap_or_default();
+        match stride {
+            1 => to.iter_mut().zip(pixels).for_each(|(to, pixel)| *to = pixel + bias),
+            2 => {
+                let (pairs, last) = pixels.as_chunks::<2>();
+                to.iter_mut().zip(pairs).for_each(|(to, [pixel, _])| *to = pixel + bias);
+                to.iter_mut().skip(pairs.len()).zip(last).for_each(|(to, pixel)| *to = pixel + bias);
+            }
+            _ => to.iter_mut().zip(pixels.iter().step_by(stride)).for_each(|(to, pixel)| *to = pixel + bias),
+        }
     }
 }
 
