@@ -52,10 +52,11 @@ pub(super) fn forward_max(
                         let stopped = relu && (best <= 0.0 || best.is_nan());
                         *winner = if stopped { NONE } else { *winner };
                     }
+                    let mask = mask.get_mut(column * tap_size..).unwrap_or_default();
                     if tap_size == 1 {
-                        mask.iter_mut().skip(column).zip(winners).for_each(|(to, tap)| *to = tap as u8);
+                        mask.iter_mut().zip(winners).for_each(|(to, tap)| *to = tap as u8);
                     } else {
-                        let taps = mask.as_chunks_mut().0.iter_mut().skip(column);
+                        let taps = mask.as_chunks_mut().0.iter_mut();
                         taps.zip(winners).for_each(|(to, tap)| *to = tap.to_ne_bytes());
                     }
                 }
