@@ -150,13 +150,10 @@ pub(super) fn backward(
     let operands = [x, dy, y.unwrap_or(x)].map(|view| view.host::<f32>());
     let saved = saved.map(|saved| saved.host::<f32>());
     match (norm.relu, y) {
-        (false, _) => inlined!(backward_where(cpu, norm, operands, saved, dx, gradients), |_, _, _| true),
-        (true, Some(_)) => {
-            inlined!(backward_where(cpu, norm, operands, saved, dx, gradients), |_, _, y| y > 0.0);
-        }
+        (false, _) => backward_where(cpu, norm, operands, saved, dx, gradients, |_, _, _| true),
+        (true, Some(_)) => backward_where(cpu, norm, operands, saved, dx, gradients, |_, _, y| y > 0.0),
         (true, None) => {
-            inlined!(backward_where(cpu, norm, operands, saved, dx, gradients), |line, x, _| line.at(x)
-                > 0.0);
+            backward_where(cpu, norm, operands, saved, dx, gradients, |line, x, _| line.at(x) > 0.0);
         }
     }
 }
