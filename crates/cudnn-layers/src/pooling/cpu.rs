@@ -86,9 +86,11 @@ impl Phases {
     /// Deals out the pixels under the windows of a row of outputs, each with the bias.
     #[inline(always)]
     fn fill(&self, g: &PoolGeometry, x: &[f32], bias: f32, out_row: usize, room: &mut [f32; ROOM]) {
-        for (r, phases) in room.chunks_exact_mut(self.stride * self.pitch).take(g.window[0]).enumerate() {
+        let (stride, pad) = (self.stride, g.pad[1]);
+        let width = g.w.min((self.pitch * stride).saturating_sub(pad));
+        for (r, phases) in room.chunks_exact_mut(stride * self.pitch).take(g.window[0]).enumerate() {
             match (out_row * g.stride[0] + r).checked_sub(g.pad[0]).filter(|&row| row < g.h) {
-                Some(row) => deal(self.stride, &x[row * g.w..][..g.w], bias, g.pad[1], phases, self.pitch),
+                Some(row) => deal(stride, &x[row * g.w..][..width], bias, pad, phases, self.pitch),
                 None => phases.fill(f32::NEG_INFINITY),
             }
         }
@@ -121,18 +123,25 @@ impl Phases {
 /// Pixel `c` of the row, with the bias, goes to column `(pad + c) / stride` of phase `(pad + c) % stride`.
 #[inline(always)]
 fn deal(stride: usize, row: &[f32], bias: f32, pad: usize, phases: &mut [f32], pitch: usize) {
-    for (phase, to) in phases.chunks_exact_mut(pitch).enumerate() {
-        let first = (phase + stride - pad % stride) % stride;
-        let pixels = row.get(first..).unwrap_or_default();
-        let to = to.get_mut((pad + first) / stride..).unwrap_or_default();
-        match stride {
-            1 => to.iter_mut().zip(pixels).for_each(|(to, pixel)| *to = pixel + bias),
-            2 => {
-                let (pairs, last) = pixels.as_chunks::<2>();
-                to.iter_mut().zip(pairs).for_each(|(to, [pixel, _])| *to = pixel + bias);
-                to.iter_mut().skip(pairs.len()).zip(last).for_each(|(to, pixel)| *to = pixel + bias);
+    match stride {
+        1 => phases[pad..].iter_mut().zip(row).for_each(|(to, pixel)| *to = pixel + bias),
+        2 => {
+            let (first, second) = phases.split_at_mut(pitch);
+            let (even, odd) = if pad.is_multiple_of(2) {
+                (&mut first[pad / 2..], &mut second[pad / 2..])
+            } else {
+                (&mut second[pad / 2..], &mut first[pad / 2 + 1..])
+            };
+            let (pairs, last) = row.as_chunks();
+            for ((even, odd), pair) in even.iter_mut().zip(odd).zip(pairs) {
+                [*even, *odd] = pair.map(|pixel| pixel + bias);
             }
-            _ => to.iter_mut().zip(pixels.iter().step_by(stride)).for_each(|(to, pixel)| *to = pixel + bias),
+            last.iter().for_each(|&pixel| even[pairs.len()] = pixel + bias);
+        }
+        _ => {
+            for (column, &pixel) in (pad..).zip(row) {
+                phases[column % stride * pitch + column / stride] = pixel + bias;
+            }
         }
     }
 }
