@@ -74,6 +74,25 @@ __device__ __forceinline__ bool aligned(const T* const (&addresses)[COUNT]) {
     return all;
 }
 
+/// The packs at one place of all inputs.
+template <int W, class T, int INPUTS>
+__device__ __forceinline__ void load_all(Pack<W, T> (&in)[INPUTS], const T* const (&from)[INPUTS], u64 at) {
+#pragma unroll
+    for (int input = 0; input < INPUTS; input++) in[input] = load<W>(from[input] + at);
+}
+
+/// Calls `body(lane, the inputs' elements)` for every element of a pack.
+template <int W, class T, int INPUTS, class Body>
+__device__ __forceinline__ void each_lane(const Pack<W, T> (&in)[INPUTS], Body body) {
+#pragma unroll
+    for (int lane = 0; lane < W; lane++) {
+        float x[INPUTS];
+#pragma unroll
+        for (int input = 0; input < INPUTS; input++) x[input] = in[input].at[lane];
+        body(lane, x);
+    }
+}
+
 /// Overwrites or adds. The sum is rounded for itself, never fused with a product in `value`, as on the CPU.
 template <class T>
 __device__ __forceinline__ void put(bool add, T* to, float value) {
@@ -143,28 +162,20 @@ template <int W, class From, int INPUTS, class To, class Op, class Places>
 __device__ __forceinline__ void map_tile(const From* const (&from)[INPUTS], To* to, bool add, u64 start, Op op,
                                          Places places) {
     constexpr int STEPS = PER_THREAD / W;
-    Pack<W, From> in[INPUTS][STEPS];
+    Pack<W, From> in[STEPS][INPUTS];
     Pack<W, To> out[STEPS];
     start += threadIdx.x * W;
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
-#pragma unroll
-        for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + places.from(i));
+        load_all(in[step], from, places.from(i));
         if (add) out[step] = load<W>(to + places.to(i));
     }
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
         auto of_pack = op.pack(i);
-#pragma unroll
-        for (int lane = 0; lane < W; lane++) {
-            float x[INPUTS];
-#pragma unroll
-            for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-            float value = of_pack(x, lane);
-            out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
-        }
+        each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], of_pack(x, lane)); });
         store<W>(to + places.to(i), out[step]);
     }
 }
@@ -335,26 +346,18 @@ __device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], r
         auto op = of(channel, Width<W>());
         u32 step_rows = blockDim.x / lanes;
         for (u64 row = e.outer * part / gridDim.y + threadIdx.x / lanes; row < last; row += STEPS * step_rows) {
-            Pack<W, real> in[INPUTS][STEPS], out[STEPS];
+            Pack<W, real> in[STEPS][INPUTS], out[STEPS];
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
                 u64 at = (row + step * step_rows) * e.axis.divisor + channel;
                 if (row + step * step_rows >= last) continue;
-#pragma unroll
-                for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at);
+                load_all(in[step], from, at);
                 if (add) out[step] = load<W>(to + at);
             }
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
                 if (row + step * step_rows >= last) continue;
-#pragma unroll
-                for (int lane = 0; lane < W; lane++) {
-                    float x[INPUTS];
-#pragma unroll
-                    for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-                    float value = op(lane, x);
-                    out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
-                }
+                each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], op(lane, x)); });
                 store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
             }
         }
@@ -366,14 +369,12 @@ __device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], r
 template <bool THERE, int STEPS, int W, int SUMS, bool WRITES, int INPUTS, class Terms>
 __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], real* to, const Extents& e, u64 row,
                                           u64 step_rows, u64 channel, Terms terms, double (&sums)[W][SUMS]) {
-    Pack<W, real> in[INPUTS][STEPS], out[STEPS];
+    Pack<W, real> in[STEPS][INPUTS], out[STEPS];
     auto there = [&](int step) { return THERE || row + step * step_rows < e.outer; };
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         u64 at = (row + step * step_rows) * e.axis.divisor + channel;
-        if (!there(step)) continue;
-#pragma unroll
-        for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at);
+        if (there(step)) load_all(in[step], from, at);
     }
 #pragma unroll
     for (int lane = 0; lane < W; lane++) {
@@ -383,7 +384,7 @@ __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], rea
             if (!there(step)) continue;
             float x[INPUTS];
 #pragma unroll
-            for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
+            for (int input = 0; input < INPUTS; input++) x[input] = in[step][input].at[lane];
             out[step].at[lane] = terms(lane, x, batch);
         }
         for (int sum = 0; sum < SUMS; sum++) sums[lane][sum] += batch[sum];
@@ -534,7 +535,7 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* cons
                                            Op op) {
     while (walk.more()) {
         constexpr int STEPS = BATCH<W> / (INPUTS > 2 ? 4 : 2);  // outputs need registers, too
-        Pack<W, real> in[INPUTS][STEPS], out[STEPS];
+        Pack<W, real> in[STEPS][INPUTS], out[STEPS];
         u64 at[STEPS];
         bool there[STEPS];
 #pragma unroll
@@ -542,22 +543,14 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* cons
             there[step] = walk.more();
             if (!there[step]) continue;
             at[step] = walk.at();
-#pragma unroll
-            for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at[step]);
+            load_all(in[step], from, at[step]);
             if (add) out[step] = load<W>(to + at[step]);
             walk.step();
         }
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             if (!there[step]) continue;
-#pragma unroll
-            for (int lane = 0; lane < W; lane++) {
-                float x[INPUTS];
-#pragma unroll
-                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-                float value = op(0, x);
-                out[step].at[lane] = add ? __fadd_rn(out[step].at[lane], value) : value;
-            }
+            each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], op(0, x)); });
             store<W>(to + at[step], out[step]);
         }
     }
@@ -570,7 +563,7 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
                                             double (&sums)[SUMS], Terms terms) {
     constexpr int STEPS = INPUTS > 2 ? BATCH<W> / 2 : BATCH<W>;
     while (walk.more()) {
-        Pack<W, real> in[INPUTS][STEPS], out;
+        Pack<W, real> in[STEPS][INPUTS], out;
         u64 at[STEPS];
         bool there[STEPS];
 #pragma unroll
@@ -578,22 +571,16 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
             there[step] = walk.more();
             if (there[step]) {
                 at[step] = walk.at();
-#pragma unroll
-                for (int input = 0; input < INPUTS; input++) in[input][step] = load<W>(from[input] + at[step]);
+                load_all(in[step], from, at[step]);
                 walk.step();
             }
         }
         float batch[SUMS] = {};
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
-#pragma unroll
-            for (int lane = 0; lane < W; lane++) {
-                float x[INPUTS];
-#pragma unroll
-                for (int input = 0; input < INPUTS; input++) x[input] = in[input][step].at[lane];
-                if (there[step]) out.at[lane] = terms(0, x, batch);
-            }
-            if (WRITES && there[step]) store<W>(to + at[step], out);
+            if (!there[step]) continue;
+            each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { out.at[lane] = terms(0, x, batch); });
+            if (WRITES) store<W>(to + at[step], out);
         }
         for (int sum = 0; sum < SUMS; sum++) sums[sum] += batch[sum];
     }

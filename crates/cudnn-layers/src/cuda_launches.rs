@@ -82,7 +82,7 @@ pub(crate) struct RowGrids {
     sums: Grid,
     /// Of maps: enough to keep memory busy to the end, each large enough to make good for reading its channels'
     /// factors.
-    pub(crate) map: Grid,
+    map: Grid,
 }
 
 impl RowGrids {
@@ -98,6 +98,11 @@ impl RowGrids {
         let blocks = (extents.len() / MAP_LEN).max(4 * multiprocessors);
         Self { sums: grid(multiprocessors, BLOCK_LEN, SUM_THREADS), map: grid(blocks, TILE, THREADS) }
     }
+}
+
+/// The grid of a map over a blob: that of its rows, if it has them.
+pub(crate) fn map_grid(extents: &AxisExtents, rows: Option<RowGrids>) -> Grid {
+    rows.map_or_else(|| tiles(extents.len()), |rows| rows.map)
 }
 
 /// Where an operand begins, null for none.

@@ -3,8 +3,8 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::AxisExtents;
 use crate::cpu_loops::{elements, for_each_channel, for_each_plane, inlined, put, put_if_any, rectified};
-use crate::cpu_sums::{Itself, SquaredDeviation, Terms, WithDeviation, channel_sums};
-use tensor::{Accumulate, Cpu, Out, View, ViewMut, cpu::Lanes};
+use crate::cpu_sums::channel_sums;
+use tensor::{Accumulate, Cpu, Out, View, ViewMut};
 
 pub(super) fn forward(
     cpu: &Cpu,
@@ -105,42 +105,14 @@ impl Line {
     }
 }
 
-/// [`WithDeviation`] of what a ReLU behind the line lets pass of the gradient.
-impl Terms<2, 2> for Line {
-    #[inline(always)]
-    fn of<L: Lanes>(self, lanes: L, [x, dy]: [L::V; 2]) -> [L::V; 2] {
-        let deviation = lanes.sub(x, lanes.splat(self.mean));
-        let y = lanes.add(lanes.mul(deviation, lanes.splat(self.a)), lanes.splat(self.b));
-        let dy = lanes.where_positive(y, dy);
-        [lanes.mul(dy, deviation), dy]
-    }
-    #[inline(always)]
-    fn neutral(self) -> [f32; 2] {
-        [self.mean, 0.0]
-    }
-}
-
-/// [`WithDeviation`] of what a ReLU that left these outputs lets pass of the gradient.
-impl Terms<3, 2> for Line {
-    #[inline(always)]
-    fn of<L: Lanes>(self, lanes: L, [x, dy, y]: [L::V; 3]) -> [L::V; 2] {
-        let dy = lanes.where_positive(y, dy);
-        [lanes.mul(dy, lanes.sub(x, lanes.splat(self.mean))), dy]
-    }
-    #[inline(always)]
-    fn neutral(self) -> [f32; 3] {
-        [self.mean, 0.0, 0.0]
-    }
-}
-
 /// Mean and biased variance of a channel, in two passes: the textbook's one-pass difference of squares loses all digits
 /// where the mean is large against the deviation.
 #[inline(always)]
 fn moments(extents: &AxisExtents, x: &[f32], channel: usize) -> [f32; 2] {
     let count = extents.per_index() as f64;
-    let [sum] = channel_sums(extents, channel, [x], Itself);
+    let [sum] = inlined!(channel_sums(extents, channel, [x]), |x| x);
     let mean = (sum / count) as f32;
-    let [squares] = channel_sums(extents, channel, [x], SquaredDeviation { mean });
+    let [squares] = inlined!(channel_sums(extents, channel, [x]), |[x]| [(x - mean) * (x - mean)]);
     [mean, (squares / count) as f32]
 }
 
@@ -170,71 +142,56 @@ fn running_statistics(mut running: RunningSums<'_>, epsilon: f32, [mean, inv_std
 pub(super) fn backward(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
-    (operands, y): ([View<'_>; 2], Option<View<'_>>),
+    ([x, dy], y): ([View<'_>; 2], Option<View<'_>>),
     saved: [View<'_>; 2],
     dx: Out<'_>,
     gradients: AffineGradients<'_>,
 ) {
-    let ([x, dy], y) = (operands.map(|view| view.host::<f32>()), y.map(|y| y.host::<f32>()));
-    let ([mean, inv_std], (dx, accumulate)) = (saved.map(|saved| saved.host::<f32>()), dx.into_host());
+    let operands = [x, dy, y.unwrap_or(x)].map(|view| view.host::<f32>());
+    let saved = saved.map(|saved| saved.host::<f32>());
+    match (norm.relu, y) {
+        (false, _) => backward_where(cpu, norm, operands, saved, dx, gradients, |_, _, _| true),
+        (true, Some(_)) => backward_where(cpu, norm, operands, saved, dx, gradients, |_, _, y| y > 0.0),
+        (true, None) => {
+            backward_where(cpu, norm, operands, saved, dx, gradients, |line, x, _| line.at(x) > 0.0);
+        }
+    }
+}
+
+/// `passes(line, x, y)` says whether the gradient arrives at all. Then `dx = a dy + b (x - mean) + c`.
+fn backward_where(
+    cpu: &Cpu,
+    norm: &BatchNorm<'_>,
+    operands: [&[f32]; 3],
+    [mean, inv_std]: [&[f32]; 2],
+    dx: Out<'_>,
+    gradients: AffineGradients<'_>,
+    passes: impl Fn(Line, f32, f32) -> bool + Sync,
+) {
+    let (extents, (dx, accumulate)) = (&norm.extents, dx.into_host());
     let [(gamma, dgamma), (beta, dbeta)] = [gradients.gamma, gradients.beta].map(elements);
-    let extents = &norm.extents;
     inlined!(for_each_channel(cpu, extents, dx, [dgamma, dbeta]), |channel, mut dx, [dgamma, dbeta]| {
-        let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
-        let [by_x, by_one] = match (norm.relu, y) {
-            (true, Some(y)) => channel_sums(extents, channel, [x, dy, y], line),
-            (true, None) => channel_sums(extents, channel, [x, dy], line),
-            (false, _) => channel_sums(extents, channel, [x, dy], WithDeviation { mean: line.mean }),
-        };
-        let by_xhat = by_x * f64::from(inv_std[channel]);
-        put_if_any(gamma, dgamma, by_xhat as f32);
+        let line @ Line { mean, a, .. } = Line::new(norm, channel, mean[channel], inv_std[channel]);
+        let inv_std = f64::from(inv_std[channel]);
+        let arriving = |x, dy, y| if passes(line, x, y) { dy } else { 0.0 };
+        let [by_x, by_one] = inlined!(channel_sums(extents, channel, operands), |[x, dy, y]| {
+            let dy = arriving(x, dy, y);
+            [dy * (x - mean), dy]
+        });
+        put_if_any(gamma, dgamma, (by_x * inv_std) as f32);
         put_if_any(beta, dbeta, by_one as f32);
-        let plane = Plane::new(norm, line, inv_std[channel], [by_xhat, by_one]);
+        let [b, c] = match norm.statistics {
+            Statistics::Running => [0.0; 2],
+            Statistics::Batch => {
+                let per_element = f64::from(a) / extents.per_index() as f64;
+                [by_x * inv_std * inv_std, by_one].map(|sum| (-per_element * sum) as f32)
+            }
+        };
         for sample in 0..extents.outer {
-            let range = extents.plane(sample, channel);
-            let operands = [x, dy, y.unwrap_or(x)].map(|operand| &operand[range.clone()]);
-            let dx = dx.row(sample);
-            match (norm.relu, y) {
-                (true, Some(_)) => plane.apply(operands, dx, accumulate, |_, y| y > 0.0),
-                (true, None) => plane.apply(operands, dx, accumulate, |x, _| line.at(x) > 0.0),
-                (false, _) => plane.apply(operands, dx, accumulate, |_, _| true),
+            let [x, dy, y] = operands.map(|operand| &operand[extents.plane(sample, channel)]);
+            for (((dx, &x), &dy), &y) in dx.row(sample).iter_mut().zip(x).zip(dy).zip(y) {
+                put(accumulate, dx, a * arriving(x, dy, y) + (b * (x - mean) + c));
             }
         }
     });
-}
-
-/// The plane `dx = a dy + b (x - mean) + c` of one channel.
-struct Plane {
-    line: Line,
-    b: f32,
-    c: f32,
-}
-
-impl Plane {
-    /// From the channel's sums of `dy * xhat` and of `dy`.
-    #[inline(always)]
-    fn new(norm: &BatchNorm<'_>, line: Line, inv_std: f32, [by_xhat, by_one]: [f64; 2]) -> Self {
-        let per_element = match norm.statistics {
-            Statistics::Running => return Self { line, b: 0.0, c: 0.0 },
-            Statistics::Batch => f64::from(line.a) / norm.extents.per_index() as f64,
-        };
-        let b = (-per_element * by_xhat * f64::from(inv_std)) as f32;
-        Self { line, b, c: (-per_element * by_one) as f32 }
-    }
-
-    /// `passes(x, y)` says whether the gradient arrives at all.
-    #[inline(always)]
-    fn apply(
-        &self,
-        [x, dy, y]: [&[f32]; 3],
-        dx: &mut [f32],
-        accumulate: Accumulate,
-        passes: impl Fn(f32, f32) -> bool,
-    ) {
-        let &Self { line: Line { mean, a, .. }, b, c } = self;
-        for (((dx, &x), &dy), &y) in dx.iter_mut().zip(x).zip(dy).zip(y) {
-            let dy = if passes(x, y) { dy } else { 0.0 };
-            put(accumulate, dx, a * dy + (b * (x - mean) + c));
-        }
-    }
 }

@@ -3,7 +3,8 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::AxisExtents;
 use crate::cuda_launches::{
-    Extents, RowGrids, add, destination, launch, launch_sums, numbers, of_channels, sources, threads, tiles,
+    Extents, RowGrids, add, destination, launch, launch_sums, map_grid, numbers, of_channels, sources,
+    threads,
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::cuda::{Arg, Cuda, Grid};
@@ -23,11 +24,6 @@ pub fn channel_grid(extents: &AxisExtents) -> Option<Grid> {
     let small = extents.inner > 1 && extents.per_index() <= CHANNEL_LEN;
     let alone = extents.per_index() <= CHANNEL_THREADS as usize * 16;
     (small && (alone || extents.axis >= CHANNELS)).then(|| Grid::line(extents.axis as u32, CHANNEL_THREADS))
-}
-
-/// The grid of a map over the blob.
-fn map_grid((extents, rows): (&AxisExtents, Option<RowGrids>)) -> Grid {
-    rows.map_or_else(|| tiles(extents.len()), |rows| rows.map)
 }
 
 /// `Pass` of `batch_norm.cu`: addresses, of which those of what is left out are 0.
@@ -59,17 +55,29 @@ struct Pass {
 }
 
 impl Pass {
-    /// With what both passes read.
-    fn new(norm: &BatchNorm<'_>, x: View<'_>) -> Self {
+    /// With what both passes read: where mean and inverse standard deviation are, too.
+    fn new(norm: &BatchNorm<'_>, x: View<'_>, [mean, inv_std]: [u64; 2]) -> Self {
         Self {
             extents: Extents::new(&norm.extents),
             x: x.numbers(),
+            mean,
+            inv_std,
             gamma: numbers(norm.affine.gamma),
             beta: numbers(norm.affine.beta),
             relu: i32::from(norm.relu),
             by_batch: i32::from(norm.statistics == Statistics::Batch),
             ..Self::zeroed()
         }
+    }
+
+    /// A forward pass, with statistics that are there.
+    fn forward(
+        norm: &BatchNorm<'_>,
+        (x, added): (View<'_>, Option<View<'_>>),
+        y: &ViewMut<'_>,
+        saved: [u64; 2],
+    ) -> Self {
+        Self { added: numbers(added), y: y.numbers(), ..Self::new(norm, x, saved) }
     }
 
     /// Launches one CUDA kernel that does a whole channel per block, or those that sum channels and the one that
@@ -94,9 +102,8 @@ impl Pass {
             // SAFETY: `sums(Pass pass, double* partials)` and `map(Pass pass)`, and as the caller promises; the scratch
             // memory has room for the planes.
             unsafe {
-                let (extents, args) = ((extents, rows), [Arg::from(&self)]);
-                launch_sums(cuda, &SOURCES[place], sums, extents, scratch, &args);
-                launch!(cuda, place, map, map_grid(extents), [&self]);
+                launch_sums(cuda, &SOURCES[place], sums, (extents, rows), scratch, &[Arg::from(&self)]);
+                launch!(cuda, place, map, map_grid(extents, rows), [&self]);
             }
         });
     }
@@ -114,15 +121,11 @@ pub(super) fn forward(
     let extents = &norm.extents;
     let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], extents);
     let pass = Pass {
-        added: numbers(added),
-        y: y.numbers(),
-        mean: mean.address::<f32>(),
-        inv_std: inv_std.address::<f32>(),
         running: [&mut running.mean, &mut running.variance, &mut running.factor]
             .map(|view| view.address::<f32>()),
         epsilon,
         fraction: running.moving_average_fraction,
-        ..Pass::new(norm, x)
+        ..Pass::forward(norm, (x, added), &y, [&mut mean, &mut inv_std].map(|view| view.address::<f32>()))
     };
     match norm.statistics {
         Statistics::Batch if extents.is_empty() => {}
@@ -135,7 +138,7 @@ pub(super) fn forward(
             // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
             unsafe {
                 launch!(cuda, place, "running_statistics", threads(extents.axis), [&pass]);
-                launch!(cuda, place, "normalise", map_grid((extents, rows)), [&pass]);
+                launch!(cuda, place, "normalise", map_grid(extents, rows), [&pass]);
             }
         }
     }
@@ -147,40 +150,32 @@ pub(super) fn normalise(
     norm: &BatchNorm<'_>,
     (x, added): (View<'_>, Option<View<'_>>),
     y: ViewMut<'_>,
-    [mean, inv_std]: [View<'_>; 2],
+    saved: [View<'_>; 2],
 ) {
     let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], &norm.extents);
-    let pass = Pass {
-        added: numbers(added),
-        y: y.numbers(),
-        mean: mean.address::<f32>(),
-        inv_std: inv_std.address::<f32>(),
-        ..Pass::new(norm, x)
-    };
+    let pass = Pass::forward(norm, (x, added), &y, saved.map(|view| view.address::<f32>()));
     // SAFETY: `normalise(Pass pass)`; the contract has checked the lengths of all views above.
-    unsafe { launch!(cuda, place, "normalise", map_grid((&norm.extents, rows)), [&pass]) };
+    unsafe { launch!(cuda, place, "normalise", map_grid(&norm.extents, rows), [&pass]) };
 }
 
 pub(super) fn backward(
     cuda: &Cuda,
     norm: &BatchNorm<'_>,
     ([x, dy], y): ([View<'_>; 2], Option<View<'_>>),
-    [mean, inv_std]: [View<'_>; 2],
+    saved: [View<'_>; 2],
     (Out { to: dx, accumulate }, passed): (Out<'_>, Option<ViewMut<'_>>),
     mut gradients: AffineGradients<'_>,
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
     let pass = Pass {
         dy: dy.numbers(),
-        mean: mean.address::<f32>(),
-        inv_std: inv_std.address::<f32>(),
         y_seen: numbers(y),
         dx: dx.numbers(),
         passed: numbers(passed.as_ref().map(ViewMut::as_view)),
         gradients: [gamma.0, beta.0],
         add: add(accumulate),
         add_gradients: [gamma.1, beta.1],
-        ..Pass::new(norm, x)
+        ..Pass::new(norm, x, saved.map(|view| view.address::<f32>()))
     };
     let blobs = [Some(x), Some(dy), y, passed.as_ref().map(ViewMut::as_view), Some(dx.as_view())];
     let kernels = of_channels(cuda, &blobs, &norm.extents);

@@ -1,6 +1,6 @@
 // Copies of rows that lie apart. A dense copy has one row.
 
-/// As `DeviceRows` of cuda.rs fills it: elements in all, distances between the source's and the destination's rows, and
+/// As `Rows` of cuda.rs fills it: elements in all, distances between the source's and the destination's rows, and
 /// the elements of a row.
 struct Rows {
     u64 len, from_stride, to_stride;

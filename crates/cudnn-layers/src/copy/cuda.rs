@@ -1,6 +1,6 @@
 //! Copies on the GPU.
 
-use super::Rows;
+use super::Columns;
 use crate::cuda_launches::{Divisor, add, launch, of_type, sources, tiles};
 use bytemuck::{Pod, Zeroable};
 use tensor::{Out, View, cuda::Cuda};
@@ -10,18 +10,17 @@ sources!("copy.cu");
 /// `Rows` of `copy.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(C)]
-struct DeviceRows {
+struct Rows {
     len: u64,
     strides: [u64; 2],
     width: Divisor,
 }
 
-pub(super) fn copy_rows(cuda: &Cuda, rows: &Rows, x: View<'_>, y: Out<'_>) {
-    let Out { to: mut y, accumulate } = y;
-    let &Rows { rows, width, strides, offsets: [from, to] } = rows;
-    let (len, strides) = (rows * width, strides.map(|stride| stride as u64));
-    let rows = DeviceRows { len: len as u64, strides, width: Divisor::new(width, len) };
-    let (x, y) = (x.slice(from..x.len()), y.slice(to..y.len()));
+pub(super) fn copy_columns(cuda: &Cuda, [from, to]: [&Columns; 2], x: View<'_>, y: Out<'_>) {
+    let (Out { to: mut y, accumulate }, len) = (y, from.rows * from.width);
+    let strides = [from, to].map(|columns| columns.stride as u64);
+    let rows = Rows { len: len as u64, strides, width: Divisor::new(from.width, len) };
+    let (x, y) = (x.slice(from.offset..x.len()), y.slice(to.offset..y.len()));
     let (place, from, to) = (of_type(&[Some(x), Some(y.as_view())]), x.numbers(), y.numbers());
     // SAFETY: `copy_rows(Rows rows, const real* x, real* y, int add)`; the contract has checked both lengths.
     unsafe { launch!(cuda, place, "copy_rows", tiles(len), [&rows, from, to, add(accumulate)]) };

@@ -22,10 +22,9 @@ pub struct Columns {
 }
 
 impl Columns {
-    fn check(&self, block: usize, matrix: usize) {
-        let &Self { rows, stride, offset, width } = self;
-        assert!(offset + width <= stride, "{self:?} do not fit the matrix");
-        assert_eq!((block, matrix), (rows * width, rows * stride), "lengths of block and matrix");
+    /// Rows that lie one behind the other.
+    fn dense(rows: usize, width: usize) -> Self {
+        Self { rows, stride: width, offset: 0, width }
     }
 }
 
@@ -34,8 +33,7 @@ impl Columns {
 /// # Panics
 /// If lengths differ.
 pub fn copy(device: &Device, x: View<'_>, y: Out<'_>) {
-    assert_eq!(x.len(), y.to.len(), "a copy has the length of its source");
-    copy_rows(device, &Rows::all(x.len()), x, y);
+    copy_columns(device, [&Columns::dense(1, x.len()); 2], x, y);
 }
 
 /// Writes (or adds) `x`, dense rows of `columns.width`, into its block of columns of `y` (Concat forward, Slice
@@ -44,10 +42,7 @@ pub fn copy(device: &Device, x: View<'_>, y: Out<'_>) {
 /// # Panics
 /// If a length does not match `columns`.
 pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, y: Out<'_>) {
-    columns.check(x.len(), y.to.len());
-    let &Columns { rows, stride, offset, width } = columns;
-    let rows = Rows { rows, width, strides: [width, stride], offsets: [0, offset] };
-    copy_rows(device, &rows, x, y);
+    copy_columns(device, [&Columns::dense(columns.rows, columns.width), columns], x, y);
 }
 
 /// Reads (or adds) a block of columns of `dy` into the dense rows `dx` (Concat backward, Slice forward).
@@ -55,10 +50,7 @@ pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, y: Out<'_>)
 /// # Panics
 /// If a length does not match `columns`.
 pub fn from_columns(device: &Device, columns: &Columns, dy: View<'_>, dx: Out<'_>) {
-    columns.check(dx.to.len(), dy.len());
-    let &Columns { rows, stride, offset, width } = columns;
-    let rows = Rows { rows, width, strides: [stride, width], offsets: [offset, 0] };
-    copy_rows(device, &rows, dy, dx);
+    copy_columns(device, [columns, &Columns::dense(columns.rows, columns.width)], dy, dx);
 }
 
 /// `y = x`, or `y += x`, where both are blobs of these extents, each in the format that its view is tagged with. Only a
@@ -80,9 +72,9 @@ pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: Out<'_>) {
         return;
     }
     match device {
-        Device::Cpu(cpu) => {
+        Device::Cpu(_) => {
             assert_eq!(from, to, "the processor knows one order");
-            cpu::copy_rows(cpu, &Rows::all(x.len()), x, y);
+            copy(device, x, y);
         }
         Device::Cuda(cuda) => {
             let [rows, columns] = rows_and_columns;
@@ -91,23 +83,13 @@ pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: Out<'_>) {
     }
 }
 
-/// Rows of `width` elements, and how they lie in the source and in the destination.
-struct Rows {
-    rows: usize,
-    width: usize,
-    strides: [usize; 2],
-    offsets: [usize; 2],
-}
-
-impl Rows {
-    /// One row of so many elements.
-    fn all(len: usize) -> Self {
-        Self { rows: 1, width: len, strides: [len; 2], offsets: [0; 2] }
+/// Copies some columns of `x` into as many of `y`, which are both matrices.
+fn copy_columns(device: &Device, [from, to]: [&Columns; 2], x: View<'_>, y: Out<'_>) {
+    for (columns, len) in [(from, x.len()), (to, y.to.len())] {
+        assert!(columns.offset + columns.width <= columns.stride, "{columns:?} do not fit the matrix");
+        assert_eq!(len, columns.rows * columns.stride, "length of a matrix of {columns:?}");
     }
-}
-
-fn copy_rows(device: &Device, rows: &Rows, x: View<'_>, y: Out<'_>) {
-    if rows.rows * rows.width > 0 {
-        on_device!(device, copy_rows(rows, x, y));
+    if from.rows * from.width > 0 {
+        on_device!(device, copy_columns([from, to], x, y));
     }
 }

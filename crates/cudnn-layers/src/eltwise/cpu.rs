@@ -12,14 +12,10 @@ pub(super) fn forward(cpu: &Cpu, how: &Combination, inputs: &[View<'_>], relu: b
     inlined!(for_each_element_run(cpu, [y.into_host()]), |range, [y]| {
         for (start, y) in range.step_by(BLOCK).zip(y.chunks_mut(BLOCK)) {
             for (index, input) in inputs.iter().enumerate() {
-                let relu = relu && index + 1 == inputs.len();
                 let elements = y.iter_mut().zip(&input[start..]);
-                let a = if let Combination::Sum(factors) = how { factors[index] } else { 1.0 };
                 match (how, index) {
-                    (Combination::Sum(_), 0) => elements.for_each(|(y, &x)| *y = rectified(relu, a * x)),
-                    (Combination::Sum(_), _) => {
-                        elements.for_each(|(y, &x)| *y = rectified(relu, *y + a * x));
-                    }
+                    (Combination::Sum(a), 0) => elements.for_each(|(y, &x)| *y = a[0] * x),
+                    (Combination::Sum(a), _) => elements.for_each(|(y, &x)| *y += a[index] * x),
                     (_, 0) => elements.for_each(|(y, &x)| *y = x),
                     (Combination::Product, _) => elements.for_each(|(y, &x)| *y *= x),
                     (Combination::Maximum, _) => {
@@ -27,6 +23,7 @@ pub(super) fn forward(cpu: &Cpu, how: &Combination, inputs: &[View<'_>], relu: b
                     }
                 }
             }
+            y.iter_mut().for_each(|y| *y = rectified(relu, *y));
         }
     });
 }

@@ -23,7 +23,8 @@ struct Inputs {
 impl Inputs {
     fn new(inputs: &[View<'_>], coefficients: &[f32], relu: bool) -> Self {
         assert!(inputs.len() <= MOST, "{} inputs, and the GPU combines at most {MOST}", inputs.len());
-        let mut table = Self { count: inputs.len() as u32, relu: i32::from(relu), ..Zeroable::zeroed() };
+        let (addresses, count) = ([inputs[0].numbers(); MOST], inputs.len() as u32);
+        let mut table = Self { addresses, coefficients: [0.0; MOST], count, relu: i32::from(relu) };
         table.addresses.iter_mut().zip(inputs).for_each(|(to, input)| *to = input.numbers());
         table.coefficients.iter_mut().zip(coefficients).for_each(|(to, &coefficient)| *to = coefficient);
         table
@@ -37,12 +38,6 @@ pub(super) fn forward(cuda: &Cuda, how: &Combination, inputs: &[View<'_>], relu:
         Combination::Product => ("product", &[]),
         Combination::Maximum => ("maximum", &[]),
     };
-    if let (&[a, b], &[left, right]) = (inputs, coefficients) {
-        let (relu, [a, b, y]) = (i32::from(relu), [a.numbers(), b.numbers(), y.numbers()]);
-        // SAFETY: `sum_of_two(float left, float right, const real* a, const real* b, int relu, real* y, u64 len)`; the
-        // contract has checked the lengths.
-        return unsafe { launch!(cuda, place, "sum_of_two", tiles(len), [left, right, a, b, relu, y, len]) };
-    }
     let inputs = Inputs::new(inputs, coefficients, relu);
     // SAFETY: `function(Inputs inputs, real* y, u64 len)`; the contract has checked the lengths of inputs and output.
     unsafe { launch!(cuda, place, function, tiles(len), [&inputs, y.numbers(), len]) };

@@ -1,28 +1,23 @@
-// Element-wise combinations. Two summands, a residual network's case, are read in packs; other numbers of inputs come
-// as a table.
+// Element-wise combinations.
 
 extern "C" __global__ void scaled(float coefficient, const real* x, real* y, int add, u64 len) {
     map({x}, y, add, len, [=](const float (&in)[1], u64) { return coefficient * in[0]; });
 }
 
-extern "C" __global__ void sum_of_two(float left, float right, const real* a, const real* b, int relu, real* y,
-                                      u64 len) {
-    map({a, b}, y, false, len,
-        [=](const float (&in)[2], u64) { return rectified(relu, left * in[0] + right * in[1]); });
-}
-
 /// As cuda.rs fills it; only `sum` knows `relu`.
 struct Inputs {
-    const real* at[64];
+    const real* at[64];  // behind the last one the first again
     float coefficients[64];
     u32 count;
     int relu;
 };
 
+/// Two summands, a residual network's case, are read in packs.
 extern "C" __global__ void sum(const __grid_constant__ Inputs inputs, real* y, u64 len) {
-    map({inputs.at[0]}, y, false, len, [&](const float (&in)[1], u64 i) {
+    map({inputs.at[0], inputs.at[1]}, y, false, len, [&](const float (&in)[2], u64 i) {
         float total = inputs.coefficients[0] * in[0];
-        for (u32 j = 1; j < inputs.count; j++) total += inputs.coefficients[j] * inputs.at[j][i];
+        if (inputs.count > 1) total += inputs.coefficients[1] * in[1];
+        for (u32 j = 2; j < inputs.count; j++) total += inputs.coefficients[j] * inputs.at[j][i];
         return rectified(inputs.relu, total);
     });
 }

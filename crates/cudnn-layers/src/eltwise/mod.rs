@@ -10,7 +10,7 @@
 //! `stable_prod_grad` and right for zeros. As in Caffe, of two equal first bottoms the second wins the maximum, and a
 //! later one wins only by being larger.
 //!
-//! A GPU combines at most 64 inputs other than by a sum of two; more of them panic there.
+//! A GPU combines at most 64 inputs; more of them panic there.
 
 mod cpu;
 mod cuda;

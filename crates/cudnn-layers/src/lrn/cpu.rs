@@ -79,64 +79,41 @@ pub(super) fn three_quarters(scale: f32) -> f32 {
     1.0 / (root * root.sqrt())
 }
 
-pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>, scale: ViewMut<'_>) {
-    let (x, out, beta) = (x.host(), [y, scale].map(ViewMut::into_host), near.beta);
-    match beta == 0.75 {
-        true => forward_with(cpu, near, x, out, three_quarters),
-        false => forward_with(cpu, near, x, out, |scale| scale.powf(-beta)),
-    }
+/// `scale^-beta`.
+#[inline(always)]
+fn power(beta: f32, scale: f32) -> f32 {
+    if beta == 0.75 { three_quarters(scale) } else { scale.powf(-beta) }
 }
 
-/// `power` computes `scale^-beta`; chosen once per call, so that loops hold no decision.
-fn forward_with(
-    cpu: &Cpu,
-    near: &Neighbourhood,
-    x: &[f32],
-    out: [&mut [f32]; 2],
-    power: impl Fn(f32) -> f32 + Sync,
-) {
+pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>, scale: ViewMut<'_>) {
+    let (x, out) = (x.host::<f32>(), [y, scale].map(ViewMut::into_host));
     inlined!(
         for_each_sum(cpu, near, out),
         |range, to| to.iter_mut().zip(&x[range]).for_each(|(to, &x)| *to = x * x),
         |range, sums, [y, scale]| {
             for (((y, scale), &x), &sum) in y.iter_mut().zip(scale).zip(&x[range]).zip(sums) {
                 *scale = near.constant + near.factors[0] * sum;
-                *y = x * power(*scale);
+                *y = x * power(near.beta, *scale);
             }
         }
     );
 }
 
-/// The inputs are `x`, `scale` and `dy`.
+/// The inputs are `x`, `scale` and `dy`. What is summed are the ratios `dy * x * scale^(-beta - 1)`.
 pub(super) fn backward(cpu: &Cpu, near: &Neighbourhood, inputs: [View<'_>; 3], dx: Out<'_>) {
-    let (inputs, beta) = (inputs.map(|input| input.host()), near.beta);
-    match beta == 0.75 {
-        true => backward_with(cpu, near, inputs, dx, three_quarters),
-        false => backward_with(cpu, near, inputs, dx, |scale| scale.powf(-beta)),
-    }
-}
-
-/// What is summed are the ratios `dy * x * scale^(-beta - 1)`.
-fn backward_with(
-    cpu: &Cpu,
-    near: &Neighbourhood,
-    inputs: [&[f32]; 3],
-    dx: Out<'_>,
-    power: impl Fn(f32) -> f32 + Sync,
-) {
-    let (dx, accumulate) = dx.into_host();
+    let (inputs, (dx, accumulate)) = (inputs.map(|input| input.host::<f32>()), dx.into_host());
     inlined!(
         for_each_sum(cpu, near, [dx]),
         |range, to| {
             let [x, scale, dy] = inputs.map(|input| &input[range.clone()]);
             for (((to, &x), &scale), &dy) in to.iter_mut().zip(x).zip(scale).zip(dy) {
-                *to = dy * x * (power(scale) / scale);
+                *to = dy * x * (power(near.beta, scale) / scale);
             }
         },
         |range, sums, [dx]| {
             let [x, scale, dy] = inputs.map(|input| &input[range.clone()]);
             for ((((dx, &x), &scale), &dy), &sum) in dx.iter_mut().zip(x).zip(scale).zip(dy).zip(sums) {
-                put(accumulate, dx, dy * power(scale) - near.factors[1] * x * sum);
+                put(accumulate, dx, dy * power(near.beta, scale) - near.factors[1] * x * sum);
             }
         }
     );

@@ -5,7 +5,7 @@ use crate::AxisExtents;
 use crate::cpu_loops::{
     elements, for_each_plane, for_each_run, inlined, items_per_task, put, put_if_any, rectified,
 };
-use crate::cpu_sums::{Itself, WithDeviation, channel_sums};
+use crate::cpu_sums::channel_sums;
 use tensor::{Cpu, Out, View, ViewMut};
 
 pub(super) fn forward(
@@ -49,7 +49,7 @@ pub(super) fn backward_affine(
     inlined!(
         for_each_run(cpu, extents.axis, items_per_task(extents.per_index()), [dgamma, dbeta]),
         |channels, [dgamma, dbeta]| for (index, channel) in channels.enumerate() {
-            let sums = channel_sums(extents, channel, blobs, WithDeviation { mean: 0.0 });
+            let sums = inlined!(channel_sums(extents, channel, blobs), |[x, dy]| [dy * x, dy]);
             put_if_any(gamma, dgamma.get_mut(index), sums[0] as f32);
             put_if_any(beta, dbeta.get_mut(index), sums[1] as f32);
         }
@@ -62,7 +62,7 @@ pub(crate) fn backward_bias(cpu: &Cpu, e: &AxisExtents, y: Option<View<'_>>, dy:
     inlined!(for_each_run(cpu, e.axis, run, [db]), |channels, [db]| for (channel, db) in channels.zip(db) {
         let places = (0..e.outer).flat_map(|sample| e.plane(sample, channel));
         let sum: f64 = match y {
-            None if e.inner > 1 => channel_sums(e, channel, [dy], Itself)[0],
+            None if e.inner > 1 => inlined!(channel_sums(e, channel, [dy]), |dy| dy)[0],
             _ => places.filter(|&i| y.is_none_or(|y| y[i] > 0.0)).map(|i| f64::from(dy[i])).sum(),
         };
         put(accumulate, db, sum as f32);

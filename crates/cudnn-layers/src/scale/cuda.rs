@@ -3,9 +3,8 @@
 use super::{Affine, AffineGradients};
 use crate::AxisExtents;
 use crate::cuda_launches::{
-    Extents, add, destination, launch, launch_sums, numbers, of_channels, sources, tiles,
+    Extents, add, destination, launch, launch_sums, map_grid, numbers, of_channels, sources,
 };
-use bytemuck::{Pod, Zeroable};
 use tensor::cuda::{Arg, Cuda};
 use tensor::{Out, View, ViewMut};
 
@@ -20,8 +19,7 @@ pub(super) fn forward(
     y: ViewMut<'_>,
 ) {
     let (place, rows) = of_channels(cuda, &[x, Some(y.as_view())], extents);
-    let (grid, extents, relu) =
-        (rows.map_or_else(|| tiles(y.len()), |rows| rows.map), Extents::new(extents), i32::from(relu));
+    let (grid, extents, relu) = (map_grid(extents, rows), Extents::new(extents), i32::from(relu));
     let (from, to) = (numbers(x), y.numbers());
     let Affine { gamma, beta } = *affine;
     // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real*
@@ -31,19 +29,11 @@ pub(super) fn forward(
 
 pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
     let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.to.as_view())], extents);
-    let grid = rows.map_or_else(|| tiles(dy.len()), |rows| rows.map);
+    let grid = map_grid(extents, rows);
     let (extents, from, to, add) = (Extents::new(extents), dy.numbers(), dx.to.numbers(), add(dx.accumulate));
     // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract
     // has checked the lengths.
     unsafe { launch!(cuda, place, "scale_backward", grid, [&extents, gamma, from, to, add]) };
-}
-
-/// `Gradients` of `scale.cu`.
-#[derive(Clone, Copy, Zeroable, Pod)]
-#[repr(C)]
-struct Gradients {
-    addresses: [u64; 2],
-    add: [i32; 2],
 }
 
 pub(super) fn backward_affine(
@@ -54,13 +44,14 @@ pub(super) fn backward_affine(
     mut gradients: AffineGradients<'_>,
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
-    let gradients = Gradients { addresses: [gamma.0, beta.0], add: [gamma.1, beta.1] };
     let device_extents = Extents::new(extents);
-    let args = [Arg::from(&device_extents), x.numbers().into(), dy.numbers().into(), Arg::from(&gradients)];
+    let addresses = [x.numbers(), dy.numbers(), gamma.0, beta.0].map(Arg::Address);
+    let args = [&[Arg::from(&device_extents)], &addresses[..], &[gamma.1, beta.1].map(Arg::I32)].concat();
     let (place, rows) = of_channels(cuda, &[Some(x), Some(dy)], extents);
     cuda.scratch(|scratch| {
-        // SAFETY: `scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients, double*
-        // partials)`, which adds up two sums for each channel; the contract has checked the lengths.
+        // SAFETY: `scale_backward_affine(Extents extents, const real* x, const real* dy, float* gamma, float* beta, int
+        // add_gamma, int add_beta, double* partials)`, which adds up two sums for each channel, where gamma and beta
+        // may be null; the contract has checked the lengths.
         unsafe {
             launch_sums(cuda, &SOURCES[place], "scale_backward_affine", (extents, rows), scratch, &args)
         };

@@ -28,16 +28,6 @@ extern "C" __global__ void scale_backward(Extents extents, const float* gamma, c
     map_channels({dy}, dx, add, extents, FactorsOf{gamma, nullptr, 0});
 }
 
-/// Where the sums of a channel go: as cuda.rs fills it. Either may be null.
-struct Gradients {
-    float *gamma, *beta;
-    int add_gamma, add_beta;
-    __device__ void operator()(u64 channel, const double (&sums)[2]) const {
-        if (gamma) put(add_gamma, gamma + channel, float(sums[0]));
-        if (beta) put(add_beta, beta + channel, float(sums[1]));
-    }
-};
-
 /// The same for every channel.
 struct Terms {
     template <int W>
@@ -59,9 +49,14 @@ struct Terms {
     }
 };
 
+/// `gamma` and `beta`, where the sums of a channel go, may be null.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    scale_backward_affine(Extents extents, const real* x, const real* dy, Gradients gradients, double* partials) {
-    sum_channels<2>({x, dy}, nullptr, extents, partials, Terms{}, gradients);
+    scale_backward_affine(Extents extents, const real* x, const real* dy, float* gamma, float* beta, int add_gamma,
+                          int add_beta, double* partials) {
+    sum_channels<2>({x, dy}, nullptr, extents, partials, Terms{}, [=](u64 channel, const double (&sums)[2]) {
+        if (gamma) put(add_gamma, gamma + channel, float(sums[0]));
+        if (beta) put(add_beta, beta + channel, float(sums[1]));
+    });
 }
 
 /// `y` may be null; `passed`, where what it lets pass goes, too.

@@ -1,6 +1,6 @@
 //! Softmax, its loss and accuracy on the CPU.
 
-use super::labels::{LabelError, LossOptions, Normalization, class};
+use super::labels::{LabelError, LossOptions, class};
 use crate::AxisExtents;
 use crate::cpu_loops::{for_each_column_block, inlined, items_per_task, put};
 use ndarray::{ArrayView2, ArrayView3, s};
@@ -103,18 +103,8 @@ pub(super) fn loss(
         }
         total -= f64::from(own - other) * log(p[[outer, class, inner]]);
     })?;
-    to.into_host()[0] = (total / normaliser(extents, options.normalization, valid)) as f32;
+    to.into_host()[0] = (total / options.normaliser(extents, valid).max(1) as f64) as f32;
     Ok(())
-}
-
-fn normaliser(extents: &AxisExtents, normalization: Normalization, valid: usize) -> f64 {
-    let count = match normalization {
-        Normalization::Full => extents.per_index(),
-        Normalization::Valid => valid,
-        Normalization::BatchSize => extents.outer,
-        Normalization::None => 1,
-    };
-    count.max(1) as f64
 }
 
 pub(super) fn loss_backward(
@@ -127,7 +117,7 @@ pub(super) fn loss_backward(
 ) -> Result<(), LabelError> {
     let valid = count_predictions(extents, options.ignore_label, labels, |_, _| ())?;
     let (p, labels, (dx, accumulate)) = (p.host::<f32>(), labels.host::<f32>(), dx.into_host());
-    let scale = (f64::from(loss_weight) / normaliser(extents, options.normalization, valid)) as f32;
+    let scale = (f64::from(loss_weight) / options.normaliser(extents, valid).max(1) as f64) as f32;
     let ignored = options.ignore_label.map(|label| label as f32);
     let [own, other] = options.shares(extents.axis);
     inlined!(for_each_column_block(cpu, extents, blocks(extents), [dx]), |outer, columns, [mut dx]| {

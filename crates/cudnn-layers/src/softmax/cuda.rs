@@ -1,6 +1,6 @@
 //! Softmax, its loss and accuracy on the GPU.
 
-use super::labels::{LabelError, LossOptions, Normalization};
+use super::labels::{LabelError, LossOptions};
 use crate::AxisExtents;
 use crate::cuda_launches::{Extents, THREADS, add, launch, of_type, sources, threads, tiles};
 use tensor::cuda::{Arg, Cuda, Grid};
@@ -56,7 +56,7 @@ pub(super) fn loss(
     labels: View<'_>,
     mut to: ViewMut<'_>,
 ) -> Result<(), LabelError> {
-    let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
+    let (normaliser, ignored) = (options.normaliser(extents, 0), ignored(options.ignore_label));
     let (e, shares) = (&Extents::new(extents), &options.shares(extents.axis));
     let (function, to, fault) = ("softmax_loss", &mut to, Arg::Address(cuda.fault_address()));
     // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored, const float* p, const
@@ -74,7 +74,7 @@ pub(super) fn loss_backward(
     [p, labels]: [View<'_>; 2],
     dx: Out<'_>,
 ) -> Result<(), LabelError> {
-    let (normaliser, ignored) = (normaliser(extents, options.normalization), ignored(options.ignore_label));
+    let (normaliser, ignored) = (options.normaliser(extents, 0), ignored(options.ignore_label));
     let (grid, e, shares) = (tiles(extents.len()), &Extents::new(extents), &options.shares(extents.axis));
     let (place, to, add) = (of_type(&[Some(dx.to.as_view())]), dx.to.numbers(), add(dx.accumulate));
     let [first, second] = ["softmax_loss_factor", "softmax_loss_backward"];
@@ -122,14 +122,4 @@ pub(super) fn accuracy(
 /// No label equals a NaN.
 fn ignored(ignore_label: Option<i32>) -> Arg<'static> {
     Arg::F32(ignore_label.map_or(f32::NAN, |label| label as f32))
-}
-
-/// `Normaliser` of `softmax.cu`.
-fn normaliser(extents: &AxisExtents, normalization: Normalization) -> Arg<'static> {
-    match normalization {
-        Normalization::Full => extents.per_index().into(),
-        Normalization::Valid => Arg::U64(0),
-        Normalization::BatchSize => extents.outer.into(),
-        Normalization::None => Arg::U64(1),
-    }
 }

@@ -30,6 +30,16 @@ pub struct LossOptions {
 }
 
 impl LossOptions {
+    /// What the sum is divided by if it is not 0, of which `counted` predictions are not ignored.
+    pub(super) fn normaliser(&self, extents: &AxisExtents, counted: usize) -> usize {
+        match self.normalization {
+            Normalization::Full => extents.per_index(),
+            Normalization::Valid => counted,
+            Normalization::BatchSize => extents.outer,
+            Normalization::None => 1,
+        }
+    }
+
     /// What the label's class, and what each other class, has of a label.
     pub(super) fn shares(&self, classes: usize) -> [f32; 2] {
         let other = self.smoothing / classes as f32;

@@ -2,7 +2,7 @@
 
 use super::{Larc, Loss, Method, ParamUpdate, Regularization, Rule, StepRates, StepState};
 use crate::cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with, inlined};
-use crate::cpu_sums::{SquaredDeviation, sums};
+use crate::cpu_sums::sums;
 use tensor::{Accumulate, Cpu};
 
 pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate: Accumulate) {
@@ -145,7 +145,7 @@ fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
     let used = elements.len().div_ceil(run);
     inlined!(for_each_run_with(cpu, used, 1, ([], &mut parts[..used])), |task, [], part| {
         let end = ((task.start + 1) * run).min(elements.len());
-        [part[0]] = sums([&elements[task.start * run..end]], SquaredDeviation { mean: 0.0 });
+        [part[0]] = inlined!(sums([&elements[task.start * run..end]]), |[x]| [x * x]);
     });
     parts.iter().sum()
 }

@@ -9,35 +9,20 @@
 /// nothing: most of those compute with denormals at full speed.
 pub(super) fn flush_on_this_thread() {
     #[cfg(target_arch = "x86_64")]
-    mxcsr::set(mxcsr::get() | mxcsr::FLUSH_RESULTS | mxcsr::OPERANDS_ARE_ZEROS);
-}
-
-/// The register that controls SSE, AVX and AVX-512 arithmetic of a thread.
-#[cfg(target_arch = "x86_64")]
-mod mxcsr {
-    use std::arch::asm;
-
-    /// FTZ.
-    pub(super) const FLUSH_RESULTS: u32 = 1 << 15;
-    /// DAZ.
-    pub(super) const OPERANDS_ARE_ZEROS: u32 = 1 << 6;
-
-    pub(super) fn get() -> u32 {
-        let mut control = 0;
-        // SAFETY: the instruction writes the four bytes of `control`, to which nothing else refers, and is part of SSE,
-        // which every x86-64 has.
-        unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut control, options(nostack, preserves_flags)) }
-        control
-    }
-
-    pub(super) fn set(control: u32) {
-        // SAFETY: the instruction reads four bytes that are there, and traps only on reserved bits: `control` is what
-        // `get` gave plus FTZ and DAZ, which every x86-64 has. Rounding and the masks of exceptions stay what the
-        // compiler takes for granted. It takes denormals for granted, too: code that it computes in advance may keep
-        // one that this thread would flush. Only the value of a tiny result depends on that; no memory access of ours
-        // depends on a floating-point value.
+    {
+        // FTZ and DAZ of the register that controls SSE, AVX and AVX-512 arithmetic of a thread.
+        const ZEROS: u32 = 1 << 15 | 1 << 6;
+        let mut control = 0u32;
+        // SAFETY: the instructions write and read the four bytes of `control`, to which nothing else refers, are part
+        // of SSE, and set two bits that every x86-64 has. Rounding and the masks of exceptions stay what the compiler
+        // takes for granted. It takes denormals for granted, too: code that it computes in advance may keep one that
+        // this thread would flush. Only the value of a tiny result depends on that; no memory access of ours depends
+        // on a floating-point value.
         unsafe {
-            asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags, readonly))
+            std::arch::asm!(
+                "stmxcsr [{at}]", "or dword ptr [{at}], {ZEROS}", "ldmxcsr [{at}]",
+                at = in(reg) &raw mut control, ZEROS = const ZEROS, options(nostack)
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Lanes of AVX2 with FMA.
 
 use super::lanes::{LANES, Lanes};
-use std::arch::x86_64::{__m256, _CMP_GT_OQ};
+use std::arch::x86_64::__m256;
 
 /// Two 256-bit registers.
 #[derive(Clone, Copy)]
@@ -31,11 +31,6 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {
         [self.0.avx._mm256_set1_ps(value); 2]
-    }
-    #[inline(always)]
-    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {
-        let (avx, zero) = (self.0.avx, self.0.avx._mm256_setzero_ps());
-        [0, 1].map(|half| avx._mm256_and_ps(value[half], avx._mm256_cmp_ps::<_CMP_GT_OQ>(gate[half], zero)))
     }
     #[inline(always)]
     unsafe fn load_ptr(self, from: *const f32) -> Self::V {

@@ -1,7 +1,7 @@
 //! Lanes of AVX-512.
 
 use super::lanes::{LANES, Lanes};
-use std::arch::x86_64::{__m512, _CMP_GT_OQ, _CMP_UNORD_Q};
+use std::arch::x86_64::__m512;
 
 /// One 512-bit register.
 #[derive(Clone, Copy)]
@@ -33,11 +33,6 @@ impl Lanes for Avx512 {
         self.0.avx512f._mm512_set1_ps(value)
     }
     #[inline(always)]
-    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {
-        let avx = self.0.avx512f;
-        avx._mm512_maskz_mov_ps(avx._mm512_cmp_ps_mask::<_CMP_GT_OQ>(gate, self.zero()), value)
-    }
-    #[inline(always)]
     unsafe fn load_ptr(self, from: *const f32) -> Self::V {
         // SAFETY: the caller promises sixteen readable elements.
         unsafe { self.0.avx512f._mm512_loadu_ps(from) }
@@ -61,16 +56,6 @@ impl Lanes for Avx512 {
     unsafe fn store_partial(self, to: *mut f32, v: Self::V, count: usize) {
         // SAFETY: masked lanes are not accessed, and the caller promises the others.
         unsafe { self.0.avx512f._mm512_mask_storeu_ps(to, first_lanes(count), v) };
-    }
-    #[inline(always)]
-    fn larger(self, best: [Self::V; 2], candidate: [Self::V; 2]) -> [Self::V; 2] {
-        let avx = self.0.avx512f;
-        let greater = avx._mm512_cmp_ps_mask::<_CMP_GT_OQ>(candidate[0], best[0]);
-        let wins = greater | avx._mm512_cmp_ps_mask::<_CMP_UNORD_Q>(candidate[0], candidate[0]);
-        [
-            avx._mm512_mask_blend_ps(wins, best[0], candidate[0]),
-            avx._mm512_mask_blend_ps(wins, best[1], candidate[1]),
-        ]
     }
     /// First within each 128-bit quarter (pairs of rows, then pairs of pairs), then the quarters as a 4 x 4 matrix.
     #[inline(always)]

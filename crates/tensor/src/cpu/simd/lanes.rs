@@ -20,8 +20,6 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `c - a * b`, rounded once where the processor can.
     fn neg_mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// `value` in the lanes where `gate` is above 0, zero in the others (also where `gate` is NaN).
-    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V;
 
     /// Lanes from sixteen consecutive elements of any alignment.
     ///
@@ -113,16 +111,6 @@ pub trait Lanes: Copy + Send + Sync + 'static {
 
     /// The transpose of a 16 x 16 matrix: lane `j` of row `i` becomes lane `i` of row `j`.
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
-
-    /// One step of a search for the largest element and its label: `candidate` in the lanes where its element is larger
-    /// than that of `best` or NaN, `best` in the others. Elements come first, labels second.
-    #[inline(always)]
-    fn larger(self, best: [Self::V; 2], candidate: [Self::V; 2]) -> [Self::V; 2] {
-        let (best, candidate) = (best.map(|v| self.to_array(v)), candidate.map(|v| self.to_array(v)));
-        let wins = |lane: usize| candidate[0][lane] > best[0][lane] || candidate[0][lane].is_nan();
-        let pick = |of: usize, lane: usize| if wins(lane) { candidate[of][lane] } else { best[of][lane] };
-        [0, 1].map(|of| self.load(&std::array::from_fn(|lane| pick(of, lane))))
-    }
 
     /// All lanes zero.
     #[inline(always)]

@@ -52,10 +52,6 @@ impl Lanes for Portable {
         self.sub(c, self.mul(a, b))
     }
     #[inline(always)]
-    fn where_positive(self, gate: Self::V, value: Self::V) -> Self::V {
-        Self::zip(gate, value, |gate, value| if gate > 0.0 { value } else { 0.0 })
-    }
-    #[inline(always)]
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
         std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
     }
