@@ -8,6 +8,9 @@ use tensor::{Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut};
 
 sources!("pooling.cu");
 
+/// `PIXELS` of `pooling.cu`, for single channels and for packs of them.
+const PIXELS: [usize; 2] = [8, 2];
+
 pub(super) fn forward_max(
     cuda: &Cuda,
     g: &PoolGeometry,
@@ -28,10 +31,17 @@ pub(super) fn forward_max(
 pub(super) fn backward_max(cuda: &Cuda, g: &PoolGeometry, mask: View<'_>, dy: View<'_>, dx: Out<'_>) {
     let Out { to: dx, accumulate } = dx;
     let launch = Launch::new(g, dx.as_view(), dy, [mask.address::<u8>(), dy.numbers(), dx.numbers()]);
-    let function = if tap_size(g) == 1 { "max_pool_backward_u8" } else { "max_pool_backward_u32" };
+    let strips = (g.h + g.pad[0]).div_ceil(PIXELS[usize::from(launch.pack > 1)]);
+    let (function, rows) = match (g.window, g.stride) {
+        ([2, 2], [2, 2]) => ("max_pool_backward_2_2", strips),
+        ([3, 3], [2, 2]) => ("max_pool_backward_3_2", strips),
+        ([3, 3], [1, 1]) => ("max_pool_backward_3_1", strips),
+        _ if tap_size(g) == 1 => ("max_pool_backward_u8", g.h),
+        _ => ("max_pool_backward_u32", g.h),
+    };
     // SAFETY: `(Planes g, const Tap* mask, const real* dy, real* dx, int add)`; the contract has checked the lengths.
     // Tap numbers are only compared, never used as offsets.
-    unsafe { launch.over(cuda, function, [g.h, g.w], Some(accumulate)) };
+    unsafe { launch.over(cuda, function, [rows, g.w], Some(accumulate)) };
 }
 
 pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {

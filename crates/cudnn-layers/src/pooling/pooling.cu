@@ -1,12 +1,13 @@
-// Maximum and average pooling. Forward, a thread has an output; backward, a thread has a pixel and looks through the
-// windows over it. So every element is written once, by one thread, in a fixed order.
+// Maximum and average pooling. Forward, a thread has an output; backward, a thread has a pixel, or for common maxima a
+// few of a column, and looks through the windows over it. So every element is written once, by one thread, in a fixed
+// order.
 //
 // A plane has less than 2^30 elements. In NHWC it is a sample, whose columns are of all channels: neighbouring threads
 // have neighbouring channels, or neighbouring packs of them.
 
 using u8 = unsigned char;
 
-/// As `Planes` of cuda.rs. Rows and columns are outputs' forward, pixels' backward.
+/// As `Planes` of cuda.rs. Rows and columns are outputs' forward, pixels' or strips of pixels' backward.
 struct Planes {
     u64 planes;
     int h, w, out_h, out_w;
@@ -108,6 +109,17 @@ __device__ __forceinline__ float size(const Planes& g, int p, int q) {
     return float(height * extent(q, g.stride_w, g.window_w, g.w, g.pad_w));
 }
 
+/// Puts `sums` to pixel (row, column) of the image, or adds them.
+template <int W>
+__device__ __forceinline__ void put_pixel(const Planes& g, const Place<W>& place, int row, real* dx, bool add,
+                                          const float (&sums)[W]) {
+    dx += place.first(g.h * g.w) + place.at(row * g.w + place.column);
+    Pack<W, real> pixel;
+    if (add) pixel = load<W>(dx);
+    for (int lane = 0; lane < W; lane++) put(add, &pixel.at[lane], sums[lane]);
+    store<W>(dx, pixel);
+}
+
 /// Has `share(p, q, sums)` add to the sums of a pixel for the windows that see it, and puts these there.
 template <int W, class Share>
 __device__ __forceinline__ void gather(const Planes& g, const Place<W>& pixel, real* dx, bool add, Share share) {
@@ -120,11 +132,7 @@ __device__ __forceinline__ void gather(const Planes& g, const Place<W>& pixel, r
     for (; p < p_end; p++) {
         for (int q = first_q; q < q_end; q++) share(p, q, sums);
     }
-    dx += pixel.first(g.h * g.w) + pixel.at(pixel.row * g.w + pixel.column);
-    Pack<W, real> gradients;
-    if (add) gradients = load<W>(dx);
-    for (int lane = 0; lane < W; lane++) put(add, &gradients.at[lane], sums[lane]);
-    store<W>(dx, gradients);
+    put_pixel(g, pixel, pixel.row, dx, add, sums);
 }
 
 template <int W, class Tap>
@@ -143,6 +151,54 @@ __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restr
             if (winners.at[lane] == u32(r * g.window_w + s)) sums[lane] += gradients.at[lane];
         }
     });
+}
+
+/// Pixels that a thread has in `max_backward_strip`, one below the other. Strips begin at multiples of this in the
+/// padded image, so that the windows over each of them are known to the compiler.
+template <int W>
+constexpr int PIXELS = W == 1 ? 8 : 2;
+
+template <int WINDOW, int STRIDE, int W>
+__device__ __forceinline__ void max_backward_strip(const Planes& g, const u8* __restrict__ mask,
+                                                   const real* __restrict__ dy, real* __restrict__ dx, bool add) {
+    static_assert(PIXELS<W> % STRIDE == 0, "every strip begins at the first row of a window");
+    Place<W> place(g);
+    if (!place.exists) return;
+    // Windows over a pixel along an axis, but for the nearest; as many begin above the strip.
+    constexpr int MORE = (WINDOW - 1) / STRIDE;
+    int column = place.column + g.pad_w, top = place.row * (PIXELS<W> / STRIDE);
+    mask += place.first(g.out_h * g.out_w);
+    dy += place.first(g.out_h * g.out_w);
+    float sums[PIXELS<W>][W] = {};
+#pragma unroll
+    for (int i = -MORE; i < PIXELS<W> / STRIDE; i++) {
+#pragma unroll
+        for (int j = MORE; j >= 0; j--) {
+            int p = top + i, q = column / STRIDE - j;
+            // The tap over the strip's column in the first row of the window.
+            int tap = column % STRIDE + j * STRIDE;
+            bool exists = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w) && tap < WINDOW;
+            int output = exists ? place.at(p * g.out_w + q) : 0;
+            auto winners = load<W>(mask + output);
+            auto gradients = load<W>(dy + output);
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) {
+                int winner = exists ? winners.at[lane] - tap : -1;
+#pragma unroll
+                for (int r = 0; r < WINDOW; r++) {
+                    int pixel = i * STRIDE + r;
+                    if (pixel >= 0 && pixel < PIXELS<W> && winner == r * WINDOW) {
+                        sums[pixel][lane] += gradients.at[lane];
+                    }
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int pixel = 0; pixel < PIXELS<W>; pixel++) {
+        int row = place.row * PIXELS<W> + pixel - g.pad_h;
+        if (u32(row) < u32(g.h)) put_pixel(g, place, row, dx, add, sums[pixel]);
+    }
 }
 
 template <int W>
@@ -183,13 +239,16 @@ __device__ __forceinline__ void average_backward(const Planes& g, const real* __
     }
 #define MAX_FORWARD(name, Tap)                                                                                         \
     POOLING(name, (Planes g, const real* x, const float* bias, real* y, Tap* mask), max_forward<W>(g, x, bias, y, mask))
-#define MAX_BACKWARD(name, Tap)                                                                                        \
-    POOLING(name, (Planes g, const Tap* mask, const real* dy, real* dx, int add), max_backward<W>(g, mask, dy, dx, add))
+#define MAX_BACKWARD(name, Tap, ...)                                                                                   \
+    POOLING(name, (Planes g, const Tap* mask, const real* dy, real* dx, int add), __VA_ARGS__(g, mask, dy, dx, add))
 
 MAX_FORWARD(max_pool_forward_u8, u8)
 /// For windows of 256 taps and more, whose numbers do not fit a byte.
 MAX_FORWARD(max_pool_forward_u32, u32)
-MAX_BACKWARD(max_pool_backward_u8, u8)
-MAX_BACKWARD(max_pool_backward_u32, u32)
+MAX_BACKWARD(max_pool_backward_2_2, u8, max_backward_strip<2, 2, W>)
+MAX_BACKWARD(max_pool_backward_3_2, u8, max_backward_strip<3, 2, W>)
+MAX_BACKWARD(max_pool_backward_3_1, u8, max_backward_strip<3, 1, W>)
+MAX_BACKWARD(max_pool_backward_u8, u8, max_backward<W>)
+MAX_BACKWARD(max_pool_backward_u32, u32, max_backward<W>)
 POOLING(average_pool_forward, (Planes g, const real* x, real* y), average_forward<W>(g, x, y))
 POOLING(average_pool_backward, (Planes g, const real* dy, real* dx, int add), average_backward<W>(g, dy, dx, add))
