@@ -1,10 +1,12 @@
-// Local response normalisation: a thread has an element and looks at the rows and columns around it. It sums a
-// neighbourhood again for every element: differences of running sums would lose digits.
+// Local response normalisation: a thread has an element and looks at the rows and columns around it, or, across five
+// channels, it walks along some channels of a pixel. It sums a neighbourhood again for every element: differences of
+// running sums would lose digits.
 
 /// As `Constants` of cuda.rs. `forward_factor` is alpha / count and `backward_factor` 2 alpha beta / count.
 struct Lrn {
     float constant, beta, forward_factor, backward_factor;
     int half_rows, half_columns;
+    u32 segments;
 };
 
 /// Functions of a scale: `power`, its -beta th power, and `ratio`, that divided by the scale.
@@ -25,6 +27,77 @@ struct Powers {
         }
     }
 };
+
+// ---- Across five channels -------------------------------------------------------------------------------------------
+
+/// The channels [first, last) of one pixel, which a thread has.
+struct Walk {
+    u64 pixel, step;  // in channel 0, and between channels
+    int first, last, channels;
+    bool exists;
+
+    /// The channels are cut into segments. Neighbouring blocks have those of the same pixels: they read some in common.
+    __device__ __forceinline__ Walk(const Lrn& lrn, const Extents& e) {
+        u32 segment = blockIdx.x % lrn.segments;
+        u64 index = u64(blockIdx.x / lrn.segments) * blockDim.x + threadIdx.x, sample = e.inner.divide(index);
+        step = e.inner.divisor;
+        channels = int(e.axis.divisor);
+        pixel = sample * channels * step + index - sample * step;
+        first = int(u32(channels) * segment / lrn.segments);
+        last = int(u32(channels) * (segment + 1) / lrn.segments);
+        exists = sample < e.outer;
+    }
+
+    /// Calls `body(element, the terms of five channels around it)`; `load(element)` computes one, `none` is that of no
+    /// channel.
+    template <class Term, class Load, class Body>
+    __device__ __forceinline__ void each(Term none, Load load, Body body) const {
+        auto term = [&](int channel) { return u32(channel) < u32(channels) ? load(pixel + channel * step) : none; };
+        Term near[5] = {none, term(first - 2), term(first - 1), term(first), term(first + 1)};
+#pragma unroll 8
+        for (int channel = first; channel < last; channel++) {
+            for (int i = 0; i < 4; i++) near[i] = near[i + 1];
+            near[4] = term(channel + 2);
+            body(pixel + channel * step, near);
+        }
+    }
+};
+
+extern "C" __global__ void lrn_forward_5(Lrn lrn, Extents e, const real* __restrict__ x, real* __restrict__ y,
+                                         float* __restrict__ scale) {
+    Walk walk(lrn, e);
+    if (!walk.exists) return;
+    walk.each(0.0f, [&](u64 i) { return x[i]; }, [&](u64 i, const float (&near)[5]) {
+        float sum = 0;
+        for (float value : near) sum += value * value;
+        float value = lrn.constant + lrn.forward_factor * sum;
+        scale[i] = value;
+        y[i] = near[2] * Powers(lrn.beta, value).power;
+    });
+}
+
+/// dy * x * scale^(-beta - 1), what is summed; x; and dy * scale^-beta.
+struct Term {
+    float ratio, data, direct;
+};
+
+extern "C" __global__ void lrn_backward_5(Lrn lrn, Extents e, const real* __restrict__ x,
+                                          const float* __restrict__ scale, const real* __restrict__ dy,
+                                          real* __restrict__ dx, int add) {
+    Walk walk(lrn, e);
+    if (!walk.exists) return;
+    auto load = [&](u64 i) {
+        Powers powers(lrn.beta, scale[i]);
+        return Term{dy[i] * x[i] * powers.ratio, x[i], dy[i] * powers.power};
+    };
+    walk.each(Term{0, 0, 0}, load, [&](u64 i, const Term (&near)[5]) {
+        float sum = 0;
+        for (const Term& term : near) sum += term.ratio;
+        put(add, dx + i, near[2].direct - lrn.backward_factor * near[2].data * sum);
+    });
+}
+
+// ---- Any neighbourhood ----------------------------------------------------------------------------------------------
 
 /// The rows or columns around one of them.
 __device__ __forceinline__ int2 around(int half, int at, u64 extent) {

@@ -50,7 +50,7 @@ on_every_device! {
         for (lrn, shape) in [
             (ACROSS, [2, 7, 5, 3]),
             (ACROSS, [3, 11, 55, 55]),
-            (ACROSS, [2, 131, 6, 7]),
+            (ACROSS, [2, 131, 6, 7]), // enough channels to be cut into segments
             (Lrn { beta: 0.6, size: 3, ..ACROSS }, [1, 2, 40, 40]),
             (Lrn { size: 7, ..ACROSS }, [1, 64, 4, 5]),
             (Lrn { size: 255, ..ACROSS }, [1, 300, 3, 5]),
