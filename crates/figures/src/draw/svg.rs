@@ -88,6 +88,24 @@ fn places(points: &[[f64; 2]]) -> String {
     points.iter().map(|[x, y]| format!("{x:.2},{y:.2}")).collect::<Vec<_>>().join(" ")
 }
 
+/// A layer may be called anything, and XML has no way to write control characters.
 fn escaped(text: &str) -> String {
+    let text =
+        text.replace(|letter: char| letter.is_control() || "\u{fffe}\u{ffff}".contains(letter), "\u{fffd}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_layer_is_called_can_be_drawn() {
+        for name in ["a\0\u{1b}\u{7f}b", "two\nlines\ttwo\u{fffe}\u{ffff}", "<&\"'>]]>", "\u{10ffff}層"] {
+            let mut svg = Svg::default();
+            svg.text(name, [10.0, 10.0], 12.0, Tone::Ink, "start");
+            let drawn = png(&svg.document(name, name, [40.0, 20.0]));
+            assert_eq!(drawn[1..4], *b"PNG", "{name:?}");
+        }
+    }
 }
