@@ -163,6 +163,7 @@ impl Recipe {
     pub fn solver(&self, survey: &Survey, like: (&NetSpec, Option<&SolverSpec>)) -> String {
         let (&Self { batch, epochs, seed, .. }, (template, model)) = (self, like);
         let epoch = survey.train.1.div_ceil(batch);
+        let display = epoch.div_ceil(10);
         let is_norm = |layer: &LayerSpec| matches!(layer.kind, LayerKind::BatchNorm(_));
         let is_adam = !self.is_tuned && !template.layers.iter().any(is_norm);
         let rate = match (model, template.mini_batch()) {
@@ -183,10 +184,9 @@ impl Recipe {
         };
         format!(
             "# {epochs} passes over {} images at mini-batch {batch}.\nnet: \"net.prototxt\"\n{tests}{method}base_lr: {base_lr}\n\
-             lr_policy: \"poly\"\npower: 1\ndisplay: {}\nmax_iter: {}\nmomentum: 0.9\nweight_decay: {weight_decay}\n\
-             snapshot: {}\nrandom_seed: {seed}\n",
+             lr_policy: \"poly\"\npower: 1\ndisplay: {display}\naverage_loss: {display}\nmax_iter: {}\nmomentum: 0.9\n\
+             weight_decay: {weight_decay}\nsnapshot: {}\nrandom_seed: {seed}\n",
             survey.train.1,
-            epoch.div_ceil(10),
             epochs * epoch,
             epochs.div_ceil(5) * epoch,
         )

@@ -147,6 +147,7 @@ fn the_solver_is_the_model_s_at_another_mini_batch() {
         (own.max_iter, own.test_interval, own.tests[0].iterations, own.random_seed),
         (12, 6, 2, Some(3))
     );
+    assert_eq!(own.display, own.average_loss, "what is displayed has every loss in it, once");
     assert!(
         (own.learning_rate.base_lr - 0.01).abs() < 1e-6 && (tuned.learning_rate.base_lr - 0.001).abs() < 1e-7
     );
