@@ -7,7 +7,7 @@ use figures::{BudgetReport, ScheduleReport};
 use memory::policy::{BelowFloor, MemoryPolicy};
 use memory::{Action, ArenaLayout, Outline, Room};
 use planner::{Bytes, ConvOp, Fronts, Headroom, Kernel, Plan, PlanOptions};
-use trainer::{Net, NetError, planning::Rates};
+use trainer::{Net, planning::Rates};
 
 /// A budget, and what it leaves to the kernels of a net.
 pub(super) struct Budget<'k> {
@@ -116,5 +116,5 @@ pub(super) fn check(net: &str, arena: Bytes, budget: Bytes) -> Result<(), Error>
         return Ok(());
     }
     let message = format!("its arena takes {arena}, more than the {budget} that it was planned for");
-    Err(NetError::Net { net: net.to_owned(), message }.into())
+    Err(Error::Refused(format!("net '{net}': {message}")))
 }

@@ -1,6 +1,7 @@
 //! What can go wrong between a net's specification and its run.
 
-use crate::{prototxt::Location, spec::LayerSpec};
+use crate::spec::LayerSpec;
+use std::fmt::Display;
 use thiserror::Error;
 
 /// Any error with a sentence of its own.
@@ -10,32 +11,10 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// A layer does not fit into its net.
-    #[error("{location}: layer '{layer}': {message}")]
-    Layer {
-        /// Where the layer stands.
-        location: Location,
-        /// Its name.
-        layer: String,
-        /// What is wrong.
-        message: String,
-    },
-    /// A layer failed while it ran.
-    #[error("layer '{layer}': {source}")]
-    Run {
-        /// The layer's name.
-        layer: String,
-        /// What happened.
-        source: BoxError,
-    },
-    /// The net as a whole cannot do what was asked of it.
-    #[error("net '{net}': {message}")]
-    Net {
-        /// The net's name.
-        net: String,
-        /// What is wrong.
-        message: String,
-    },
+    /// A layer does not fit into its net or failed while it ran, a net cannot do what was asked of it, a run needs more
+    /// memory than there is, a kernel does not compute what it should, or a GPU met a label out of range; in a sentence.
+    #[error("{0}")]
+    Refused(String),
     /// The convolutions could not be planned.
     #[error(transparent)]
     Plan(#[from] planner::PlanError),
@@ -57,10 +36,6 @@ pub enum NetError {
         /// Whether what was measured is in a database.
         kept: bool,
     },
-    /// A run needs more memory than there is, a kernel does not compute what it should, or a GPU met a label out of
-    /// range; in a sentence.
-    #[error("{0}")]
-    Refused(String),
     /// A kernel could not be measured.
     #[error("measuring the convolution kernels failed: {0}")]
     Profile(BoxError),
@@ -68,7 +43,12 @@ pub enum NetError {
 
 impl NetError {
     /// `layer` does not fit into its net, as `message` says.
-    pub(crate) fn layer(layer: &LayerSpec, message: String) -> Self {
-        Self::Layer { location: layer.location.clone(), layer: layer.name.clone(), message }
+    pub(crate) fn layer(layer: &LayerSpec, message: impl Display) -> Self {
+        Self::Refused(format!("{}: layer '{}': {message}", layer.location, layer.name))
+    }
+
+    /// The layer of this name failed while it ran, for this `reason`.
+    pub(crate) fn run(layer: &str, reason: impl Display) -> Self {
+        Self::Refused(format!("layer '{layer}': {reason}"))
     }
 }

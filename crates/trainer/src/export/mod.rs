@@ -26,8 +26,9 @@ pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, Ne
     for (node, module) in graph.nodes.iter().zip(modules(graph)) {
         let names = fields(node, if chain { &module.place } else { &module.own });
         if names.len() < node.params.len() {
-            let message = format!("this form of {} has no counterpart in PyTorch", node.type_name);
-            return Err(node.error(message));
+            let message =
+                format!("this form of {} has no counterpart in PyTorch", node.spec.kind.type_name());
+            return Err(NetError::layer(&node.spec, message));
         }
         let statistics = running_means(node, values);
         for (blob, (&param, name)) in node.params.iter().zip(names).enumerate() {
@@ -48,7 +49,7 @@ pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, Ne
 
 /// The mean and the variance that the sums of a batch norm stand for.
 fn running_means(node: &Node, values: &[Vec<f32>]) -> Option<[Vec<f32>; 2]> {
-    let (LayerKind::BatchNorm(_), [mean, variance, factor, ..]) = (&node.kind, &node.params[..]) else {
+    let (LayerKind::BatchNorm(_), [mean, variance, factor, ..]) = (&node.spec.kind, &node.params[..]) else {
         return None;
     };
     let factor = values[*factor][0];
@@ -59,12 +60,12 @@ fn running_means(node: &Node, values: &[Vec<f32>]) -> Option<[Vec<f32>; 2]> {
 
 /// Whether a layer belongs to training and tests alone.
 fn is_measure(node: &Node) -> bool {
-    matches!(node.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_))
+    matches!(node.spec.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_))
 }
 
 /// Whether a layer leaves a blob as it is, in a test.
 fn is_copy(node: &Node) -> bool {
-    matches!(node.kind, LayerKind::Dropout(_) | LayerKind::Split)
+    matches!(node.spec.kind, LayerKind::Dropout(_) | LayerKind::Split)
 }
 
 /// The values that go in: tops of the layers that bring data, as far as others than losses read them.

@@ -27,8 +27,9 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
             let from = model.names[node.bottoms[0]].clone();
             node.tops.iter().for_each(|&top| model.names[top].clone_from(&from));
         } else if !node.bottoms.is_empty() && !is_measure(node) {
-            let message = || format!("this form of {} has no counterpart in ONNX", node.type_name);
-            model.add(node).ok_or_else(|| node.error(message()))?;
+            let message =
+                || format!("this form of {} has no counterpart in ONNX", node.spec.kind.type_name());
+            model.add(node).ok_or_else(|| NetError::layer(&node.spec, message()))?;
         }
     }
     let graph = model.graph(net.name());
@@ -81,7 +82,7 @@ impl<'a> Model<'a> {
         let bottoms: Vec<String> = node.bottoms.iter().map(|&bottom| self.names[bottom].clone()).collect();
         let (x, top) = (bottoms[0].clone(), self.names[node.tops[0]].clone());
         let shape = self.shape(node.bottoms[0]);
-        match &node.kind {
+        match &node.spec.kind {
             LayerKind::InnerProduct(p) if shape.axis(p.axis.into()) == Some(1) => {
                 let rows = format!("{top}/rows");
                 self.op("Flatten", [x], &rows, [("axis", Int(1))]);
@@ -148,7 +149,7 @@ impl<'a> Model<'a> {
         };
         let (scale, bias) = (affine(3, 1.0), affine(4, 0.0));
         [("scale", scale), ("bias", bias), ("mean", mean), ("variance", variance)].map(|(name, values)| {
-            let name = format!("{}.{name}", node.name);
+            let name = format!("{}.{name}", node.spec.name);
             self.constant(&name, &[values.len()], FLOAT, bytemuck::cast_slice(&values));
             name
         })

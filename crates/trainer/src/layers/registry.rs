@@ -64,5 +64,5 @@ layer_types!(make_layers);
 /// # Errors
 /// Data that cannot be opened; the message names the layer and its line.
 pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, NetError> {
-    make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error.to_string()))
+    make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error))
 }

@@ -85,7 +85,8 @@ pub(super) fn absorb(graph: &mut Graph, training: bool) -> Vec<String> {
     let mut gone = Vec::new();
     for index in (0..graph.nodes.len()).rev() {
         let node = &graph.nodes[index];
-        let pools = training && matches!(&node.kind, LayerKind::Pooling(p) if p.method == PoolingMethod::Max);
+        let pools =
+            training && matches!(&node.spec.kind, LayerKind::Pooling(p) if p.method == PoolingMethod::Max);
         if !(pools || is_relu(node) && node.absorbed == Absorbed::No) {
             continue;
         }
@@ -127,9 +128,9 @@ fn take_relu(graph: &mut Graph, relu: usize, to: usize, absorbed: Absorbed) {
 /// the order of its layers.
 fn take_bias(graph: &mut Graph, from: usize, to: usize) -> bool {
     let [node, next] = [from, to].map(|node| &graph.nodes[node]);
-    let is_by_channel = match node.kind {
+    let is_by_channel = match node.spec.kind {
         LayerKind::InnerProduct(_) => graph.values[node.tops[0]].shape.rank() == 2,
-        _ => matches!(node.kind, LayerKind::Convolution(_)),
+        _ => matches!(node.spec.kind, LayerKind::Convolution(_)),
     };
     let &[_, bias] = &node.used_params[..] else { return false };
     let users = graph.nodes.iter().filter(|node| node.used_params.contains(&bias)).count();

@@ -1,8 +1,8 @@
 //! From a list of layers to a graph: blobs in single assignment, who needs a gradient, who runs in place.
 
+use crate::error::NetError;
 use crate::layers::{Absorbed, Convert, Declaration, InPlace, Need, ParamDeclaration, Role};
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
-use crate::{error::NetError, prototxt::Location};
 use std::collections::{HashMap, HashSet};
 use tensor::{Accumulate, Format, Space, TensorType, geometry::elements};
 
@@ -59,14 +59,8 @@ impl Param {
 /// A layer in the graph.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its name.
-    pub name: String,
-    /// Its type's name.
-    pub type_name: &'static str,
-    /// Its type, with what its type-specific message says.
-    pub kind: LayerKind,
-    /// Where it stands.
-    pub location: Location,
+    /// What the file says of it.
+    pub spec: LayerSpec,
     /// What it reads.
     pub bottoms: Vec<ValueId>,
     /// What it writes.
@@ -77,8 +71,6 @@ pub struct Node {
     pub used_params: Vec<usize>,
     /// What it said of itself.
     pub declaration: Declaration,
-    /// For each bottom, whether a gradient may go there, as far as the file says.
-    pub propagate_down: Vec<bool>,
     /// Whether its top lies in its bottom's memory.
     pub in_place: bool,
     /// Whether it runs backward.
@@ -148,32 +140,23 @@ impl Graph {
             if !is_loss && !node.tops.iter().any(|&top| leads_to_loss[top]) {
                 continue;
             }
-            let propagates: Vec<bool> = (0..node.bottoms.len())
-                .map(|i| node.declaration.gradients[i] && node.propagate_down.get(i) != Some(&false))
-                .collect();
-            for (&bottom, &passes) in node.bottoms.iter().zip(&propagates) {
+            let node = &mut self.nodes[index];
+            for (i, &bottom) in node.bottoms.iter().enumerate() {
+                let passes = node.declaration.gradients[i] && node.spec.propagate_down.get(i) != Some(&false);
                 leads_to_loss[bottom] |= passes;
+                node.propagates[i] = (passes && wanted[bottom]).then(|| first(&mut reached_values, bottom));
+                self.values[bottom].needs_diff |= node.propagates[i].is_some();
             }
             let trains = node.params.iter().any(|&param| self.params[param].trained);
-            let propagates: Vec<Option<Accumulate>> = (node.bottoms.iter().zip(propagates))
-                .map(|(&bottom, passes)| {
-                    (passes && wanted[bottom]).then(|| first(&mut reached_values, bottom))
-                })
-                .collect();
-            for (&bottom, _) in node.bottoms.iter().zip(&propagates).filter(|(_, passes)| passes.is_some()) {
-                self.values[bottom].needs_diff = true;
-            }
-            let node = &mut self.nodes[index];
-            node.backward = trains || propagates.iter().any(Option::is_some);
+            node.backward = trains || node.propagates.iter().any(Option::is_some);
             if node.backward {
                 let params = node.params.iter();
                 node.param_accumulate = params.map(|&param| first(&mut reached_params, param)).collect();
             }
-            if node.backward && node.declaration.always_propagates && propagates[0].is_none() {
+            if node.backward && node.declaration.always_propagates && node.propagates[0].is_none() {
                 let [_, scratch] = &mut node.declaration.scratch;
                 *scratch = Space::all_of([*scratch, self.values[node.bottoms[0]].shape.space()]);
             }
-            node.propagates = propagates;
         }
     }
 
@@ -214,11 +197,6 @@ impl Graph {
 }
 
 impl Node {
-    /// It does not fit into its net, as `message` says.
-    pub(crate) fn error(&self, message: String) -> NetError {
-        NetError::Layer { location: self.location.clone(), layer: self.name.clone(), message }
-    }
-
     /// What a later layer may do in place to the tops, which this one's backward pass may need.
     fn allowed_on_tops(&self) -> InPlace {
         match self.declaration.needs_top {
@@ -258,7 +236,7 @@ impl<'a> Builder<'a> {
 
     fn add(&mut self, spec: &'a LayerSpec, mut layer: Role) -> Result<(), NetError> {
         if let Some(&other) = self.nodes.get(spec.name.as_str()) {
-            let place = &self.graph.nodes[other].location;
+            let place = &self.graph.nodes[other].spec.location;
             let message =
                 format!("there is another layer of this name ({place}); parameters are kept by layer name");
             return Err(NetError::layer(spec, message));
@@ -295,11 +273,7 @@ impl<'a> Builder<'a> {
         bottoms.iter().for_each(|&bottom| self.graph.values[bottom].consumers.push(index));
         self.layers.push(layer);
         self.graph.nodes.push(Node {
-            name: spec.name.clone(),
-            type_name: spec.kind.type_name(),
-            kind: spec.kind.clone(),
-            location: spec.location.clone(),
-            propagate_down: spec.propagate_down.clone(),
+            spec: spec.clone(),
             propagates: vec![None; bottoms.len()],
             param_accumulate: Vec::new(),
             bottoms,
@@ -365,7 +339,7 @@ impl<'a> Builder<'a> {
                 return Err(NetError::layer(spec, format!("top '{name}' stands twice")));
             }
             if !spec.bottoms.iter().any(|bottom| bottom == name) {
-                let other = &self.graph.nodes[other].name;
+                let other = &self.graph.nodes[other].spec.name;
                 let message = format!("top '{name}' is already the top of layer '{other}'");
                 return Err(NetError::layer(spec, message));
             }

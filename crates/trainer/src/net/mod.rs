@@ -17,7 +17,7 @@ use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node, Param, Value, ValueId};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
 use planner::{Bytes, Kernel, Plan, PlannedKernel, WorkspacePolicy};
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Display};
 use tensor::{Device, Mark, Space, TensorType};
 
 pub use layout::{NetLayout, RunLayout};
@@ -45,14 +45,14 @@ pub struct Net {
 /// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, in its turn.
 fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
     for node in &graph.nodes {
-        let (axis, ignored) = match &node.kind {
+        let (axis, ignored) = match &node.spec.kind {
             LayerKind::SoftmaxWithLoss(params) => (params.axis, params.ignore_label),
             LayerKind::Accuracy(params) => (params.axis, params.ignore_label),
             _ => continue,
         };
         let mut labels = node.bottoms[1];
         let mut source = &graph.nodes[graph.values[labels].producer];
-        while let LayerKind::Split | LayerKind::Flatten(_) | LayerKind::Reshape(_) = source.kind {
+        while let LayerKind::Split | LayerKind::Flatten(_) | LayerKind::Reshape(_) = source.spec.kind {
             labels = source.bottoms[0];
             source = &graph.nodes[graph.values[labels].producer];
         }
@@ -60,7 +60,7 @@ fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
             layers[graph.values[labels].producer].data().and_then(DataLayer::loader).map(Loader::dataset);
         let scores = &graph.values[node.bottoms[0]].shape;
         let (Some(set), Some(axis)) = (set, scores.axis(i64::from(axis))) else { continue };
-        set.check_labels(scores.dims()[axis], ignored).map_err(|error| node.error(error.to_string()))?;
+        set.check_labels(scores.dims()[axis], ignored).map_err(|error| NetError::layer(&node.spec, error))?;
     }
     Ok(())
 }
@@ -92,8 +92,8 @@ impl Net {
     }
 
     /// It cannot do what was asked of it, as `message` says.
-    pub(crate) fn error(&self, message: impl Into<String>) -> NetError {
-        NetError::Net { net: self.name.clone(), message: message.into() }
+    pub(crate) fn error(&self, message: impl Display) -> NetError {
+        NetError::Refused(format!("net '{}': {message}", self.name))
     }
 
     /// The net's name.
@@ -129,7 +129,7 @@ impl Net {
     /// The layers that read a data set, by name.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (&str, &DataLayer)> {
         let layers = self.graph.nodes.iter().zip(&self.layers);
-        layers.filter_map(|(node, layer)| Some((node.name.as_str(), layer.data()?)))
+        layers.filter_map(|(node, layer)| Some((node.spec.name.as_str(), layer.data()?)))
     }
 
     /// What reads their data, unless those are synthetic and constant.
@@ -150,7 +150,7 @@ impl Net {
     /// Continues reading the data of layer `name` at `position`.
     pub fn set_position(&mut self, name: &str, position: u64) {
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
-            if let (true, Role::Data(data)) = (node.name == name, layer) {
+            if let (true, Role::Data(data)) = (node.spec.name == name, layer) {
                 data.set_position(position);
             }
         }
@@ -193,7 +193,7 @@ impl Net {
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
             if let Some(planned) = layer.convolution() {
                 let ops = ConvOp::ALL.into_iter().filter(|&op| runs(&self.graph, node, op));
-                kernels.extend(ops.map(|op| planned.kernel(&self.device, &node.name, op)));
+                kernels.extend(ops.map(|op| planned.kernel(&self.device, &node.spec.name, op)));
             }
         }
         kernels
@@ -245,18 +245,16 @@ impl Net {
         let Some(planned) = self.layers[index].convolution() else { return Ok(None) };
         let (mut start, mut end) = (None, 0);
         for &op in ops.iter().filter(|&&op| runs(&self.graph, node, op)) {
-            let kernel = plan.get(&(node.name.as_str(), op)).ok_or_else(|| NetError::Net {
-                net: self.name.clone(),
-                message: format!("the plan lacks {} {op}", node.name),
-            })?;
+            let name = &node.spec.name;
+            let lacking = || NetError::Refused(format!("net '{}': the plan lacks {name} {op}", self.name));
+            let kernel = plan.get(&(name.as_str(), op)).ok_or_else(lacking)?;
             let segment = if divided { kernel.workspace_offset.0 as usize } else { 0 };
             let start = *start.get_or_insert(segment);
-            let run_error = |source| NetError::Run { layer: node.name.clone(), source };
             let workspace = match to_run {
                 true => planned.install(&self.device, op, &kernel.configuration, segment - start),
                 false => Ok(Space::aligned(kernel.workspace.0 as usize)),
             };
-            end = end.max(segment + workspace.map_err(run_error)?.bytes());
+            end = end.max(segment + workspace.map_err(|error| NetError::run(name, error))?.bytes());
         }
         Ok(start.map(|start| match divided {
             true => Scratch::Segment { offset: Bytes(start as u64), bytes: Bytes((end - start) as u64) },
@@ -288,7 +286,7 @@ impl Net {
     pub fn outline(&self, updates: bool) -> Outline {
         let Graph { nodes, values, params } = &self.graph;
         let node = |(node, &scratch): (&Node, &[Scratch; 2])| OutlineNode {
-            name: node.name.clone(),
+            name: node.spec.name.clone(),
             bottoms: node.bottoms.clone(),
             tops: node.tops.clone(),
             propagates: node.propagates.iter().map(Option::is_some).collect(),

@@ -38,8 +38,7 @@ impl Net {
             _ if requests.net.graph.nodes[node].bottoms.is_empty() => requests.upload(number),
             _ => requests.forward(iteration, matches!(action, Action::Recompute(_))),
         };
-        let name = &self.graph.nodes[node].name;
-        result.map_err(|source| NetError::Run { layer: name.clone(), source })
+        result.map_err(|error| NetError::run(&self.graph.nodes[node].spec.name, error))
     }
 
     /// The objective after a forward pass: the weighted sum of the losses.

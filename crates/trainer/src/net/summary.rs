@@ -29,7 +29,7 @@ impl Net {
 
     /// Where the classifier begins: the first fully connected layer behind the last convolution, or the end.
     pub fn classifier(&self) -> usize {
-        let is = |name: &'static str| move |node: &Node| node.type_name == name;
+        let is = |name: &'static str| move |node: &Node| node.spec.kind.type_name() == name;
         let nodes = &self.graph.nodes;
         let features = nodes.iter().rposition(is("Convolution")).unwrap_or(0);
         nodes[features..].iter().position(is("InnerProduct")).map_or(nodes.len(), |behind| features + behind)
@@ -46,12 +46,12 @@ impl Net {
                 let top = &graph.values[node.tops[0]].shape;
                 top.count() / top.dims().get(1).copied().unwrap_or(1).max(1)
             };
-            let forward = match (node.type_name, filter) {
+            let forward = match (node.spec.kind.type_name(), filter) {
                 ("Convolution" | "InnerProduct", Some(filter)) => 2 * filter * places(),
                 _ => count(&node.bottoms) + count(&node.tops),
             };
             let flops = [1.0, 2.0].map(|times| times * forward as f64);
-            LayerWork { kind: node.type_name.to_owned(), flops }
+            LayerWork { kind: node.spec.kind.type_name().to_owned(), flops }
         });
         work.collect()
     }
@@ -71,8 +71,8 @@ impl Net {
             let own = || tops().filter(|(top, value)| value.root == *top).map(|(_, value)| value);
             let weights = node.params.iter().filter(|&&param| !std::mem::replace(&mut counted[param], true));
             LayerMemory {
-                name: node.name.clone(),
-                type_name: node.type_name.to_owned(),
+                name: node.spec.name.clone(),
+                type_name: node.spec.kind.type_name().to_owned(),
                 shape: tops().next().map_or_else(String::new, |(_, top)| top.shape.to_string()),
                 data: own().map(|value| bytes(value.shape.space())).sum(),
                 diff: own().filter(|value| value.needs_diff).map(|value| bytes(value.shape.space())).sum(),

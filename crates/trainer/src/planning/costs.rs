@@ -84,7 +84,7 @@ pub fn estimated_costs(net: &Net, rates: Rates) -> Costs {
     let outline = net.outline(true);
     let mut costs = costs(&outline, None, &estimated(net, rates), rates.host);
     let convolutions = net.graph().nodes.iter().zip(&mut costs.nodes);
-    for (_, passes) in convolutions.filter(|(node, _)| node.type_name == "Convolution") {
+    for (_, passes) in convolutions.filter(|(node, _)| node.spec.kind.type_name() == "Convolution") {
         passes.iter_mut().for_each(|pass| pass.front = vec![Cost { time_ms: 0.0, workspace: Bytes::ZERO }]);
     }
     costs
@@ -141,7 +141,7 @@ fn moved(graph: &Graph, node: &Node) -> [u64; 3] {
     let dx: u64 = wanted().map(|(bottom, how)| blob(bottom) * writes(how)).sum();
     let weights = node.params.first().map_or(0, |&param| graph.params[param].space().bytes() as u64);
     let bias = y * u64::from(node.used_params.len() > 1);
-    let [forward, backward] = match node.kind {
+    let [forward, backward] = match node.spec.kind {
         // Data come from the host before everything else; in place, a blob has its new shape already.
         _ if bottoms.is_empty() => [0; 2],
         LayerKind::Flatten(_) | LayerKind::Reshape(_) if node.in_place => [0; 2],

@@ -177,7 +177,7 @@ fn moved(text: &str) -> BTreeMap<String, [f64; 3]> {
     let passes = costs.nodes.iter().zip(&costs.again_ms);
     let passes =
         passes.map(|([forward, backward], &again_ms)| [forward.fixed_ms, backward.fixed_ms, again_ms]);
-    net.graph().nodes.iter().map(|node| node.name.clone()).zip(passes).collect()
+    net.graph().nodes.iter().map(|node| node.spec.name.clone()).zip(passes).collect()
 }
 
 /// `samples` of 8 channels of 32 x 32, through `layers`, the last of which writes `end`.

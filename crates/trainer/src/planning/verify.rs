@@ -62,7 +62,7 @@ fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, NetErr
     let arena = memory(kernel.id.op, &geometry, device.format(), configuration);
     check_memory(device, [arena, Bytes::ZERO], None)?;
     let found = distances(device, kernel.id.op, geometry, configuration)
-        .map_err(|source| NetError::Run { layer: kernel.name.clone(), source: source.into() })?;
+        .map_err(|error| NetError::run(&kernel.name, error))?;
     let tolerance = distance_tolerance(configuration.max_error());
     for (accumulate, distance) in found {
         // Written so that a NaN fails.

@@ -71,14 +71,17 @@ pub fn measure(
 
 /// Everything that the times of a node depend on; nothing for one that does nothing of its own.
 fn key(net: &Net, node: usize) -> Option<String> {
-    let Node { kind, bottoms, tops, used_params, in_place, backward, rectify, absorbed, propagates, .. } =
+    let Node { spec, bottoms, tops, used_params, in_place, backward, rectify, absorbed, propagates, .. } =
         &net.graph().nodes[node];
     let blob = |value: usize| &net.graph().values[value].shape;
     let shape = |&value: &usize| format!("{} {}", blob(value), blob(value).format());
     let shapes: Vec<String> = bottoms.iter().chain(tops).map(shape).collect();
     let (is_idle, params) = (bottoms.is_empty() || absorbed.is_backward(), used_params.len());
     (!is_idle).then(|| {
-        format!("{kind:?} {shapes:?} {params} {in_place} {backward} {rectify} {absorbed:?} {propagates:?}")
+        format!(
+            "{:?} {shapes:?} {params} {in_place} {backward} {rectify} {absorbed:?} {propagates:?}",
+            spec.kind
+        )
     })
 }
 

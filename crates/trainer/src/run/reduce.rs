@@ -177,7 +177,7 @@ mod tests {
         let layout = &RunLayout::new(&[&net], true).nets[0];
         let actions = &layout.places.schedule.actions;
         let backward = |name: &str| {
-            let node = net.graph().nodes.iter().position(|node| node.name == name).unwrap();
+            let node = net.graph().nodes.iter().position(|node| node.spec.name == name).unwrap();
             actions.iter().position(|action| *action == Action::Backward(node)).unwrap()
         };
         let gradients: Vec<Span> = layout.params.iter().filter_map(|spans| spans.diff).collect();

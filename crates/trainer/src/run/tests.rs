@@ -174,7 +174,7 @@ fn cuda_what_is_away_or_computed_again_changes_nothing() {
 fn what_is_away_leaves_its_place() {
     let running = running(&Device::Cpu(Cpu::new(2)), moved);
     let places = &running.layout().places;
-    let conv1 = running.net().graph().nodes.iter().find(|node| node.name == "conv1").unwrap().tops[0];
+    let conv1 = running.net().graph().nodes.iter().find(|node| node.spec.name == "conv1").unwrap().tops[0];
     let residences = &places.schedule.buffers[places.schedule.find(Buffer::Data(conv1)).unwrap()].1;
     let there: Vec<Place> = residences.iter().map(|residence| residence.place).collect();
     assert_eq!(there, [Place::Device, Place::Host, Place::Device]);
@@ -193,10 +193,10 @@ fn layers_are_measured_alone_on(device: &Device) {
     let nodes = &net.graph().nodes;
     assert_eq!((times.passes.len(), known.len()), (nodes.len(), nodes.len() - 1), "only data are idle");
     for (node, [forward_ms, backward_ms, _]) in nodes.iter().zip(&times.passes) {
-        let (is_idle, is_conv) = (node.bottoms.is_empty(), node.type_name == "Convolution");
-        let is_relu = node.type_name == "ReLU";
-        assert!(is_idle || is_conv || is_relu || *forward_ms > 0.0, "{}: {times:?}", node.name);
-        assert!(is_idle || is_conv || is_relu || *backward_ms > 0.0, "{}: {times:?}", node.name);
+        let (is_idle, is_conv) = (node.bottoms.is_empty(), node.spec.kind.type_name() == "Convolution");
+        let is_relu = node.spec.kind.type_name() == "ReLU";
+        assert!(is_idle || is_conv || is_relu || *forward_ms > 0.0, "{}: {times:?}", node.spec.name);
+        assert!(is_idle || is_conv || is_relu || *backward_ms > 0.0, "{}: {times:?}", node.spec.name);
         assert!((!is_idle) || [*forward_ms, *backward_ms] == [0.0; 2]);
     }
     assert!(times.update_ms > 0.0 && times.copied.iter().all(|&rate| rate > 0.0), "{times:?}");

@@ -78,7 +78,7 @@ impl Weights {
     }
 
     fn matched(&self, graph: &Graph) -> Result<(CopiedWeights, Values<'_>), SnapshotError> {
-        let initialised = layers(graph).map(|(_, node)| node.name.clone()).collect();
+        let initialised = layers(graph).map(|(_, node)| node.spec.name.clone()).collect();
         let (mut report, mut values) = (CopiedWeights { files: Vec::new(), initialised }, Values::new());
         for tensors in &self.0 {
             let rename = |error| format!("{error}; to begin a layer afresh, rename it in the net");
@@ -134,8 +134,8 @@ fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'
             values.insert(param, if is_filter { turn(given, shape).into() } else { given.into() });
             used.extend(name);
         }
-        copied.push(node.name.clone());
-        turned.extend(turns.then(|| node.name.clone()));
+        copied.push(node.spec.name.clone());
+        turned.extend(turns.then(|| node.spec.name.clone()));
     }
     let skipped = skipped(file, &used)?;
     Ok((CopiedFile { file: file.path().display().to_string(), copied, skipped, turned }, values))
@@ -145,7 +145,7 @@ fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'
 fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<(bool, Vec<Option<String>>)> {
     let ours = node.params.iter().map(|&param| Some(graph.params[param].name.clone()));
     // What one name shares stands under each of its layers in a caffemodel.
-    let of_caffe = (0..node.params.len()).map(|blob| Some(format!("{}.{blob}", node.name)));
+    let of_caffe = (0..node.params.len()).map(|blob| Some(format!("{}.{blob}", node.spec.name)));
     let namings: [(bool, Vec<Option<String>>); 5] = [
         (false, ours.collect()),
         (false, of_caffe.collect()),

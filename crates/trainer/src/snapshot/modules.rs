@@ -22,13 +22,14 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
     let (mut part, mut count) = ("features", 0);
     let mut modules: Vec<Module> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
-        if part == "features" && matches!(node.kind, LayerKind::InnerProduct(_) | LayerKind::Dropout(_)) {
+        if part == "features" && matches!(node.spec.kind, LayerKind::InnerProduct(_) | LayerKind::Dropout(_))
+        {
             (part, count) = ("classifier", 0);
         }
         let norm = norm_of(graph, node);
-        let own = || Module { own: node.name.clone(), place: format!("{part}.{count}") };
+        let own = || Module { own: node.spec.name.clone(), place: format!("{part}.{count}") };
         let module = norm.map_or_else(own, |norm| modules[norm].clone());
-        count += usize::from(norm.is_none() && is_counted(&node.kind));
+        count += usize::from(norm.is_none() && is_counted(&node.spec.kind));
         modules.push(module);
     }
     modules
@@ -37,16 +38,16 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
 /// Whether every layer has one before it, as in torchvision's AlexNet and VGG. In training a batch norm may be a sum,
 /// too.
 pub(crate) fn is_chain(graph: &Graph) -> bool {
-    let joins = |node: &Node| matches!(node.kind, LayerKind::Eltwise(_) | LayerKind::Concat(_));
-    let is_sum = |node: &Node| matches!(node.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
-    let is_classifier = |node: &Node| matches!(node.kind, LayerKind::InnerProduct(_));
+    let joins = |node: &Node| matches!(node.spec.kind, LayerKind::Eltwise(_) | LayerKind::Concat(_));
+    let is_sum = |node: &Node| matches!(node.spec.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
+    let is_classifier = |node: &Node| matches!(node.spec.kind, LayerKind::InnerProduct(_));
     !graph.nodes.iter().any(|node| joins(node) || is_sum(node)) && graph.nodes.iter().any(is_classifier)
 }
 
 /// The names of the parameters of `node` in module `module`, in the order of ours; `None` for what PyTorch does not
 /// keep, the factor of running statistics. None at all for a filter that PyTorch would keep transposed.
 pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
-    let fields = match &node.kind {
+    let fields = match &node.spec.kind {
         LayerKind::InnerProduct(params) if params.transpose => return Vec::new(),
         LayerKind::BatchNorm(_) => &["running_mean", "running_var", "", "weight", "bias"][..],
         _ => &["weight", "bias"],
@@ -59,8 +60,8 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
 /// blue.
 pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
     let is_blue_first = |kind: &LayerKind| matches!(kind, LayerKind::ImageData(images) if images.is_color && !images.transform.is_rgb);
-    matches!(&node.kind, LayerKind::Convolution(params) if params.group == 1)
-        && is_blue_first(&graph.nodes[graph.values[node.bottoms[0]].producer].kind)
+    matches!(&node.spec.kind, LayerKind::Convolution(params) if params.group == 1)
+        && is_blue_first(&graph.nodes[graph.values[node.bottoms[0]].producer].spec.kind)
 }
 
 /// The bytes of a filter (K, C, R, S) with its channels in the opposite order.
@@ -73,10 +74,10 @@ pub(crate) fn turn(filter: &[u8], shape: &[usize]) -> Vec<u8> {
 
 /// The normalisation whose other half `node` is.
 fn norm_of(graph: &Graph, node: &Node) -> Option<usize> {
-    let (LayerKind::Scale(_), &[bottom]) = (&node.kind, &node.bottoms[..]) else { return None };
+    let (LayerKind::Scale(_), &[bottom]) = (&node.spec.kind, &node.bottoms[..]) else { return None };
     let before = graph.values[bottom].producer;
     let is_bare =
-        matches!(&graph.nodes[before].kind, LayerKind::BatchNorm(norm) if norm.scale_bias.is_none());
+        matches!(&graph.nodes[before].spec.kind, LayerKind::BatchNorm(norm) if norm.scale_bias.is_none());
     is_bare.then_some(before)
 }
 

@@ -152,7 +152,7 @@ fn check_shared(nets: &[Net]) -> Result<(), NetError> {
             if first != shape {
                 let (net, name) = (format!("{} ({})", net.name(), net.phase()), &param.name);
                 let differs = format!("has the shape {shape}, but {first} in the net that is trained");
-                return Err(NetError::Net { net, message: format!("parameter '{name}' {differs}") });
+                return Err(NetError::Refused(format!("net '{net}': parameter '{name}' {differs}")));
             }
         }
     }

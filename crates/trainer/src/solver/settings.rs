@@ -89,7 +89,7 @@ impl Training {
 
     /// Batch normalisation tests with moving averages, which in a short training are still those of its beginning.
     fn slow_averages(&self, net: &Net) -> Option<String> {
-        let fraction = |node: &Node| match &node.kind {
+        let fraction = |node: &Node| match &node.spec.kind {
             // At 1 all iterations count alike.
             LayerKind::BatchNorm(norm) => {
                 Some(norm.moving_average_fraction).filter(|&fraction| fraction < 1.0)

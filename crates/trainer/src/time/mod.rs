@@ -99,14 +99,14 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
     let net = &running.nets()[0];
     let nodes = &net.graph().nodes;
     let layers = nodes.iter().zip(&layers).map(|(node, &[forward_ms, backward_ms])| LayerTime {
-        name: node.name.clone(),
-        type_name: node.type_name,
+        name: node.spec.name.clone(),
+        type_name: node.spec.kind.type_name(),
         forward_ms: average(forward_ms),
         backward_ms: average(backward_ms),
     });
     let kernels = running.plans()[0].kernels.iter().map(|planned| {
         let (layer, op) = (&planned.kernel.name, planned.kernel.id.op);
-        let node = nodes.iter().position(|node| node.name == *layer);
+        let node = nodes.iter().position(|node| node.spec.name == *layer);
         let measured_ms = node.and_then(|node| median(kernels.get(&(node, op))?)).unwrap_or(0.0);
         let planned_ms = planned.time_ms();
         KernelTime { layer: layer.clone(), op, planned_ms, measured_ms }

@@ -16,7 +16,7 @@ fn nodes(text: &str, format: Format) -> Vec<(String, String)> {
     let (graph, layers) = Graph::build(&spec, layers, format, true).unwrap();
     assert_eq!(graph.nodes.len(), layers.len());
     let top = |top: usize| format!("{} {}", graph.values[top].name, graph.values[top].shape.format());
-    graph.nodes.iter().map(|node| (node.name.clone(), top(node.tops[0]))).collect()
+    graph.nodes.iter().map(|node| (node.spec.name.clone(), top(node.tops[0]))).collect()
 }
 
 #[test]

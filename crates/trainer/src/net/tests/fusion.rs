@@ -279,7 +279,10 @@ fn a_maximum_pooling_does_the_relu_on_either_side() {
 fn adders(text: &str) -> Vec<String> {
     let net = build(text).unwrap();
     let nodes = net.graph().nodes.iter();
-    nodes.filter(|node| node.used_params.len() > node.params.len()).map(|node| node.name.clone()).collect()
+    nodes
+        .filter(|node| node.used_params.len() > node.params.len())
+        .map(|node| node.spec.name.clone())
+        .collect()
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn any_blob_may_be_a_part_of_the_objective() {
         let mut running = Running::new(&text);
         let loss = running.iterate(0);
         let graph = running.net().graph();
-        let objective = graph.nodes.iter().find(|node| node.type_name == "Objective").unwrap();
+        let objective = graph.nodes.iter().find(|node| node.spec.kind.type_name() == "Objective").unwrap();
         let top = objective.tops[0];
         let sum: f64 = running.0.values(0, top).unwrap().iter().sum();
         let unweighted = format!("{DATA}{}{rest}", conv("conv", "data"));
@@ -86,7 +86,7 @@ fn a_bottom_that_stands_twice_is_split() {
     }
     let twice = format!("{DATA}{}{}{}", conv("conv", "data"), sum("conv", "conv"), head("sum"));
     let net = build(&twice).unwrap();
-    let names: Vec<&str> = net.graph().nodes.iter().map(|node| node.name.as_str()).collect();
+    let names: Vec<&str> = net.graph().nodes.iter().map(|node| node.spec.name.as_str()).collect();
     assert_eq!(names, ["data", "conv", "conv_sum_1_split", "sum", "ip", "loss"]);
 }
 
@@ -150,7 +150,7 @@ fn only_layers_between_a_parameter_and_a_loss_run_backward() {
     );
     let net = build(&text).unwrap();
     let backward: Vec<&str> =
-        net.graph().nodes.iter().filter(|node| node.backward).map(|node| node.name.as_str()).collect();
+        net.graph().nodes.iter().filter(|node| node.backward).map(|node| node.spec.name.as_str()).collect();
     assert_eq!(backward, ["conv", "ip", "loss"]);
     let with_diff: Vec<&str> =
         net.graph().values.iter().filter(|value| value.needs_diff).map(|value| value.name.as_str()).collect();
@@ -162,7 +162,7 @@ fn only_layers_between_a_parameter_and_a_loss_run_backward() {
             .graph()
             .nodes
             .iter()
-            .all(|node| node.backward != ["data", "aside"].contains(&node.name.as_str()))
+            .all(|node| node.backward != ["data", "aside"].contains(&node.spec.name.as_str()))
     );
 }
 

@@ -6,7 +6,7 @@ use crate::testing::{Running, build};
 /// Whether layer `name` of the net `text` runs in place.
 fn runs_in_place(text: &str, name: &str) -> bool {
     let net = build(text).unwrap();
-    let node = net.graph().nodes.iter().find(|node| node.name == name).unwrap();
+    let node = net.graph().nodes.iter().find(|node| node.spec.name == name).unwrap();
     let same = net.graph().values[node.tops[0]].root == net.graph().values[node.bottoms[0]].root;
     assert_eq!(node.in_place, same);
     node.in_place

@@ -30,7 +30,7 @@ fn a_frozen_beginning_has_no_backward_pass_no_gradients_and_no_kernels_for_them(
     );
     let schedule = &frozen.running.layout().nets[0].places.schedule;
     let backward = schedule.actions.iter().filter_map(|action| match action {
-        Action::Backward(node) => Some(graph.nodes[*node].name.as_str()),
+        Action::Backward(node) => Some(graph.nodes[*node].spec.name.as_str()),
         _ => None,
     });
     assert_eq!(backward.collect::<Vec<_>>(), ["loss", "ip", "relu2", "conv2"]);
