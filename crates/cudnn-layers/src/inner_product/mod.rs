@@ -18,7 +18,7 @@ use crate::{AxisExtents, bias};
 use tensor::{Device, Out, View, ViewMut};
 
 /// The extents of an inner product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InnerProduct {
     /// Samples.
     pub n: usize,

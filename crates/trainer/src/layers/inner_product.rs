@@ -1,24 +1,13 @@
 //! `InnerProduct`: the fully connected layer.
 
-use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, axis_of};
+use super::{Backward, Declaration, Declared, Forward, Layer, ParamDeclaration, axis_of};
 use crate::{error::BoxError, spec::InnerProductParams};
 use cudnn_layers::bias;
 use cudnn_layers::inner_product::{self, InnerProduct};
 use tensor::{AxisOrder, Device, Format, TensorType};
 
 /// y = x wᵀ + b over everything from `axis` on, unless the layer behind adds b. Backward needs x.
-pub(super) struct InnerProductLayer {
-    params: InnerProductParams,
-    /// Without samples and inputs until the layer is declared.
-    extents: InnerProduct,
-}
-
-impl InnerProductLayer {
-    pub(super) fn new(params: &InnerProductParams) -> Self {
-        let InnerProductParams { num_output: outputs, transpose, .. } = *params;
-        Self { params: params.clone(), extents: InnerProduct { n: 0, inputs: 0, outputs, transpose } }
-    }
-}
+pub(super) type InnerProductLayer = Declared<InnerProductParams, InnerProduct>;
 
 impl Layer for InnerProductLayer {
     fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
@@ -28,9 +17,10 @@ impl Layer for InnerProductLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let axis = axis_of(x, p.axis)?;
-        let (inputs, outputs) = (x.count_from(axis), p.num_output);
-        self.extents = InnerProduct { n: x.count_before(axis), inputs, ..self.extents };
-        let filter = if p.transpose { [inputs, outputs] } else { [outputs, inputs] };
+        let InnerProductParams { num_output: outputs, transpose, .. } = *p;
+        let inputs = x.count_from(axis);
+        self.extents = InnerProduct { n: x.count_before(axis), inputs, outputs, transpose };
+        let filter = if transpose { [inputs, outputs] } else { [outputs, inputs] };
         let filter = ParamDeclaration::learned(x.with_dims(&filter), p.weight_filler);
         let bias = || ParamDeclaration::learned(TensorType::f32(&[outputs]), p.bias_filler);
         let top = [&x.dims()[..axis], &[outputs]].concat();

@@ -1,13 +1,13 @@
 //! From a layer's specification to the layer.
 
 use super::combine::{Concat, Eltwise, Slice, Split};
-use super::elementwise::{DropoutLayer, Elementwise};
-use super::norm::{BatchNorm, Scale};
+use super::elementwise::{DropoutLayer, Elementwise, PRelu};
+use super::norm::{BatchNorm, LrnLayer, Scale};
 use super::softmax::{Accuracy, Objective, Softmax, SoftmaxWithLoss};
 use super::source::{DataLayer, FilledData};
 use super::{
     BuildOptions, Convert, Layer, Place, convolution::ConvolutionLayer, inner_product::InnerProductLayer,
-    lrn::LrnLayer, pooling::Pooling, prelu::PRelu, shape::Reshape,
+    pooling::Pooling, shape::Reshape,
 };
 use crate::error::{BoxError, NetError};
 use crate::spec::{Filler, LayerKind, LayerSpec, NetSpec, layer_types};
