@@ -112,10 +112,7 @@ impl Writer {
     }
 
     /// Adds a message for each of `items`.
-    pub fn each<T>(self, field: u64, items: impl IntoIterator<Item = T>) -> Self
-    where
-        T: AsRef<[u8]>,
-    {
+    pub fn each(self, field: u64, items: impl IntoIterator<Item: AsRef<[u8]>>) -> Self {
         items.into_iter().fold(self, |message, item| message.bytes(field, item))
     }
 

@@ -58,37 +58,32 @@ impl Dataset for ImageRecords {
 }
 
 /// Where a set lies: the images and the labels of IDX, each one file, or the files of CIFAR-10.
-struct Files([Vec<PathBuf>; 3]);
-
-impl Files {
-    fn of(source: &Path, phase: Phase) -> Result<Self, DataError> {
-        for (file, database) in [("data.mdb", "LMDB"), ("CURRENT", "LevelDB")] {
-            if source.join(file).exists() {
-                let reason = format!(
-                    "is a database of {database}, which cannot be read; use IDX, CIFAR-10 or image files"
-                );
-                return Err(DataError::at(source.display(), reason));
-            }
-        }
-        let (prefixes, count) = match phase {
-            Phase::Train => (["train-images", "train-labels", "data_batch_"], 5),
-            Phase::Test => (["t10k-images", "t10k-labels", "test_batch"], 1),
-        };
-        let entries = sorted_entries(source)?;
-        let files = prefixes.map(|prefix| {
-            let is =
-                |path: &&PathBuf| path.file_name().unwrap_or_default().to_string_lossy().starts_with(prefix);
-            entries.iter().filter(is).cloned().collect::<Vec<_>>()
-        });
-        if files[0].is_empty() && files[2].len() != count {
-            let ([images, _, batches], found) = (prefixes, files[2].len());
+fn files(source: &Path, phase: Phase) -> Result<[Vec<PathBuf>; 3], DataError> {
+    for (file, database) in [("data.mdb", "LMDB"), ("CURRENT", "LevelDB")] {
+        if source.join(file).exists() {
             let reason = format!(
-                "holds neither {images}-idx3-ubyte(.gz) nor CIFAR-10's {batches}* ({count}, of which {found} are there)"
+                "is a database of {database}, which cannot be read; use IDX, CIFAR-10 or image files"
             );
             return Err(DataError::at(source.display(), reason));
         }
-        Ok(Self(files))
     }
+    let (prefixes, count) = match phase {
+        Phase::Train => (["train-images", "train-labels", "data_batch_"], 5),
+        Phase::Test => (["t10k-images", "t10k-labels", "test_batch"], 1),
+    };
+    let entries = sorted_entries(source)?;
+    let files = prefixes.map(|prefix| {
+        let is = |path: &&PathBuf| path.file_name().unwrap_or_default().to_string_lossy().starts_with(prefix);
+        entries.iter().filter(is).cloned().collect::<Vec<_>>()
+    });
+    if files[0].is_empty() && files[2].len() != count {
+        let ([images, _, batches], found) = (prefixes, files[2].len());
+        let reason = format!(
+            "holds neither {images}-idx3-ubyte(.gz) nor CIFAR-10's {batches}* ({count}, of which {found} are there)"
+        );
+        return Err(DataError::at(source.display(), reason));
+    }
+    Ok(files)
 }
 
 impl ImageRecords {
@@ -98,15 +93,13 @@ impl ImageRecords {
     /// # Errors
     /// The source is something else, such as an LMDB database; a file is unreadable, damaged, truncated or too long.
     pub fn open(source: &Path, phase: Phase) -> Result<Self, DataError> {
-        let Files([images, labels, batches]) = Files::of(source, phase)?;
+        let [images, labels, batches] = files(source, phase)?;
         match (images.first(), labels.first()) {
             (Some(images), Some(labels)) => Self::idx(images, labels),
             (Some(images), None) => {
                 let labels = if phase == Phase::Train { "train-labels" } else { "t10k-labels" };
-                Err(DataError::at(
-                    images.display(),
-                    format!("there is no {labels}-idx1-ubyte(.gz) beside it"),
-                ))
+                let reason = format!("there is no {labels}-idx1-ubyte(.gz) beside it");
+                Err(DataError::at(images.display(), reason))
             }
             (None, _) => Self::cifar(source, &batches),
         }
@@ -117,7 +110,7 @@ impl ImageRecords {
     /// # Errors
     /// The source is something else, or its header is.
     pub fn shape_of(source: &Path, phase: Phase) -> Result<[usize; 3], DataError> {
-        let Files([images, ..]) = Files::of(source, phase)?;
+        let [images, ..] = files(source, phase)?;
         let Some(images) = images.first() else { return Ok([3, 32, 32]) };
         let mut file = open_unpacked(images).map_err(DataError::read(images))?;
         let [_, height, width] = read_header(images, &mut file, 0x803)?;
