@@ -57,8 +57,9 @@ fn norm_of_sum(layers: &[LayerSpec], uses: &HashMap<String, Uses>, index: usize)
     let LayerKind::Eltwise(EltwiseParams { operation: Combination::Sum(coefficients) }) = &sum.kind else {
         return None;
     };
-    let is_plain = coefficients.iter().all(|&coefficient| coefficient == 1.0) && is_free(sum);
-    if !is_plain || sum.bottoms.len() != 2 {
+    let is_plain = coefficients.iter().all(|&coefficient| coefficient == 1.0) && sum.bottoms.len() == 2;
+    // Gradients go through it as if nothing were said of them, and it has no part in the objective.
+    if !(is_plain && sum.propagate_down.is_empty() && sum.loss_weights.is_empty()) {
         return None;
     }
     let norms = sum.bottoms.iter().map(|blob| &uses[blob]).filter(|blob| (blob.read, blob.written) == (1, 1));
@@ -68,11 +69,6 @@ fn norm_of_sum(layers: &[LayerSpec], uses: &HashMap<String, Uses>, index: usize)
         bottoms.len() == 1 && uses[&bottoms[0]].written == 1 && !sum.bottoms.contains(&bottoms[0])
     };
     norms.map(|blob| blob.writer).filter(is_norm).max()
-}
-
-/// Whether gradients go through it as if nothing were said of them, and it has no part in the objective.
-fn is_free(layer: &LayerSpec) -> bool {
-    layer.propagate_down.is_empty() && layer.loss_weights.is_empty()
 }
 
 /// Lets layers do what ReLUs in place and biases do before or behind them, in the same pass over memory:

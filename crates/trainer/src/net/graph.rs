@@ -3,7 +3,7 @@
 use crate::error::NetError;
 use crate::layers::{Absorbed, Convert, Declaration, InPlace, Need, ParamDeclaration, Role};
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use tensor::{Accumulate, Format, Space, TensorType, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
@@ -220,18 +220,15 @@ struct Builder<'a> {
     nodes: HashMap<&'a str, usize>,
     /// The value that a blob's name stands for at this point of the file.
     current: HashMap<&'a str, ValueId>,
-    /// Parameters shared by name.
-    shared: HashMap<String, usize>,
-    /// The names of all parameters.
-    params: HashSet<String>,
+    /// Every parameter, by its name, and whether it is shared under that.
+    params: HashMap<String, (usize, bool)>,
 }
 
 impl<'a> Builder<'a> {
     fn new(spec: &'a NetSpec, format: Format) -> Self {
         let (graph, nodes, current) = (Graph::default(), HashMap::new(), HashMap::new());
-        let (layers, converted) = (Vec::new(), HashMap::new());
-        let (shared, params) = (HashMap::new(), HashSet::new());
-        Self { spec, format, graph, layers, converted, nodes, current, shared, params }
+        let (layers, converted, params) = (Vec::new(), HashMap::new(), HashMap::new());
+        Self { spec, format, graph, layers, converted, nodes, current, params }
     }
 
     fn add(&mut self, spec: &'a LayerSpec, mut layer: Role) -> Result<(), NetError> {
@@ -371,25 +368,24 @@ impl<'a> Builder<'a> {
 
     fn param(&mut self, spec: &LayerSpec, at: usize, declared: &ParamDeclaration) -> Result<usize, NetError> {
         let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(at);
-        if let Some(&param) = shared.as_ref().and_then(|name| self.shared.get(name)) {
+        let is_shared = shared.is_some();
+        let name = shared.unwrap_or_else(|| format!("{}.{at}", spec.name));
+        let known = self.params.get(&name);
+        if let (Some(&(param, true)), true) = (known, is_shared) {
             let (owner, own) = (&self.graph.params[param].declaration.shape, &declared.shape);
             if owner != own {
-                let name = &self.graph.params[param].name;
                 let message = format!("it shares parameter '{name}' of shape {owner}, but needs {own}");
                 return Err(NetError::layer(spec, message));
             }
             return Ok(param);
         }
         check_size(spec, &format!("parameter {at}"), &declared.shape)?;
-        let id = self.graph.params.len();
-        if let Some(name) = &shared {
-            self.shared.insert(name.clone(), id);
-        }
-        let name = shared.unwrap_or_else(|| format!("{}.{at}", spec.name));
-        if !self.params.insert(name.clone()) {
+        if known.is_some() {
             return Err(NetError::layer(spec, format!("another parameter is named '{name}' already")));
         }
-        let (declaration, trained) = (declared.clone(), declared.learned && lr_mult != 0.0);
+        let (id, declaration) = (self.graph.params.len(), declared.clone());
+        self.params.insert(name.clone(), (id, is_shared));
+        let trained = declared.learned && lr_mult != 0.0;
         self.graph.params.push(Param { name, declaration, lr_mult, decay_mult, trained });
         Ok(id)
     }

@@ -44,18 +44,17 @@ pub fn measure(
     let keys: Vec<Option<String>> = (0..outline.nodes.len()).map(|node| key(&net, node)).collect();
     let all = keys.iter().enumerate().filter_map(|(node, key)| Some((key.as_ref()?, node)));
     let new: BTreeMap<&String, usize> = all.filter(|(key, _)| !known.contains_key(*key)).collect();
-    let subjects: Vec<(usize, &String)> = new.into_iter().map(|(key, node)| (node, key)).collect();
     let layouts: Vec<RunLayout> =
-        subjects.iter().map(|&(node, _)| alone(&net, &outline, passes(&outline, node))).collect();
+        new.values().map(|&node| alone(&net, &outline, passes(&outline, node))).collect();
     let update = alone(&net, &outline, vec![Action::Update]);
     let largest = layouts.iter().chain([&update]).max_by_key(|layout| layout.bytes());
     let layout = largest.expect("the update's").clone();
     let mut running =
         NetRun { nets: vec![net], plans: vec![plan], schedules: None, layout, group: Group::default() }
             .start(1)?;
-    running.net_mut().time_kernels(true);
+    running.nets[0].time_kernels(true);
     running.begin(&time::iteration(0))?;
-    for ((node, key), layout) in subjects.into_iter().zip(layouts) {
+    for ((key, node), layout) in new.into_iter().zip(layouts) {
         running.layout = layout;
         known.insert(key.clone(), running.time_passes(node)?);
     }
@@ -63,7 +62,7 @@ pub fn measure(
     let update_ms = if outline.updates { running.time_action(0)?[0] } else { 0.0 };
     let (copied, launch_ms) = running.copied()?;
     running.nets[0].check()?;
-    running.net_mut().time_kernels(false);
+    running.nets[0].time_kernels(false);
     let passes = keys.iter().map(|key| key.as_ref().map_or([0.0; 3], |key| known[key])).collect();
     let net = running.into_nets().pop().expect("one net is measured");
     Ok((LayerTimes { passes, update_ms, copied, launch_ms }, net))
@@ -97,10 +96,6 @@ fn alone(net: &Net, outline: &Outline, actions: Vec<Action>) -> RunLayout {
 }
 
 impl Execution {
-    fn net_mut(&mut self) -> &mut Net {
-        &mut self.nets[0]
-    }
-
     /// The times of the passes of `node`, whose schedule has nothing else.
     fn time_passes(&mut self, node: usize) -> Result<[f64; 3], NetError> {
         self.put_values(node)?;
@@ -134,7 +129,7 @@ impl Execution {
             let from = device.mark()?;
             act(self, launches)?;
             let ms = from.ms_until(&device.mark()?)? / launches as f64;
-            let kernels = self.net_mut().take_kernel_marks();
+            let kernels = self.nets[0].take_kernel_marks();
             let kernels_ms: Result<f64, CudaError> = kernels.iter().map(|(_, _, [a, b])| a.ms_until(b)).sum();
             samples.push([ms, kernels_ms?]);
         }
