@@ -154,7 +154,7 @@ impl Origin {
         let warned = self.planning.warnings.len();
         let result = self.planning.complete(kernels, options, progress::measuring());
         self.planning.warnings[warned..].iter().for_each(|warning| console.warn(warning));
-        self.planning.take_unstored().iter().for_each(|error| console.warn(error));
+        self.planning.unstored.take().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
         if let Some(Recorded { file, .. }) = &self.recorded {
             result.map_err(|error| match error {

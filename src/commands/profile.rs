@@ -99,7 +99,7 @@ fn measure(
     let result = planning.profile_sizes(kernels, args.policy, progress::measuring());
     planning.warnings.iter().for_each(|warning| console.warn(warning));
     result?;
-    if let Some(error) = planning.take_unstored() {
+    if let Some(error) = planning.unstored {
         return Err(error.into());
     }
     let needed = CostTable::default().missing(kernels, args.policy).len();

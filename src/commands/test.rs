@@ -78,13 +78,13 @@ fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize), Error> {
     if let Some(iterations) = args.iterations {
         return Ok((iterations, 0));
     }
-    let Some((_, data)) = net.data().next() else {
+    let Some((_, loader)) = net.loaders().next() else {
         // Caffe's default.
         return args.epochs.map_or(Ok((50, 0)), |epochs| Ok((net.mini_batches(epochs)?, 0)));
     };
     let epochs = args.epochs.unwrap_or(1);
     let iterations = net.mini_batches(epochs)?;
-    Ok((iterations, iterations * net.mini_batch() - epochs * data.images))
+    Ok((iterations, iterations * net.mini_batch() - epochs * loader.dataset().len()))
 }
 
 /// The blobs of scores and of labels, from the first layer that compares them.

@@ -101,7 +101,7 @@ pub(super) fn timed(
 
 /// Runs the net and puts its data back where it was: another run sees the same mini-batches.
 fn measure(session: &mut Session, run: NetRun, args: &TimeArgs) -> Result<time::TimeReport, Error> {
-    let positions = run.nets()[0].positions().map(|(layer, position)| (layer.to_owned(), position));
+    let positions = run.nets()[0].loaders().map(|(layer, loader)| (layer.to_owned(), loader.position()));
     let positions: Vec<(String, u64)> = positions.collect();
     let bar = session.group.leads().then(|| progress::bar(args.iterations as u64, "timing"));
     let step = |_, _| bar.iter().for_each(|bar| bar.inc(1));

@@ -131,7 +131,7 @@ impl DataReport {
             .iter()
             .any(|layer| matches!(&layer.kind, ImageData(params) if !params.images.is_empty()));
         let extents = net.input().map_or(&[][..], |shape| &shape.dims()[1..]);
-        let summary = net.data().next().map(|(_, summary)| summary);
+        let summary = net.loaders().next().map(|(_, loader)| loader.summary());
         Self {
             source: source.unwrap_or_else(|| "random numbers in the net's inputs".to_owned()),
             unopened: synthetic.is_some_and(|images| images.stand_in) && summary.is_some(),

@@ -81,7 +81,8 @@ fn transform(random: &mut Random) -> TransformParams {
 
 /// Reads two mini-batches of a set.
 fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
-    input.foretold += set.resident_bytes();
+    let resident = set.resident_bytes();
+    input.foretold += resident;
     set.check_labels(set.classes(), None)?;
     let random = &mut input.random;
     let phase = *pick(random, &[Phase::Train, Phase::Test]);
@@ -93,7 +94,7 @@ fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
     }
     let len = loader.out_shape().iter().try_fold(2usize, |len, &extent| len.checked_mul(extent));
     let Some(len) = len.filter(|&len| len <= MOST) else { return Ok(Accepted::Huge) };
-    input.foretold += loader.buffer_bytes() + (len * size_of::<f32>()) as u64;
+    input.foretold += loader.host_bytes() - resident + (len * size_of::<f32>()) as u64;
     let (mut data, mut labels) = (vec![0.0; len], [0.0; 2]);
     loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into()))?;
     loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into()))?;

@@ -87,9 +87,9 @@ impl Loader {
         self.position = position;
     }
 
-    /// Bytes of host memory of the mini-batches prepared ahead, of the order of samples, and of those samples that are
-    /// read at a time, beside the data set's own.
-    pub fn buffer_bytes(&self) -> u64 {
+    /// Bytes of host memory of the data set, of the mini-batches prepared ahead, of the order of samples, and of those
+    /// samples that are read at a time.
+    pub fn host_bytes(&self) -> u64 {
         let BatchSource { dataset, transform, options } = &*self.source;
         let shuffled = if options.shuffle { dataset.len() * size_of::<u32>() } else { 0 };
         let order = shuffled + options.mini_batch * size_of::<usize>();
@@ -98,7 +98,8 @@ impl Loader {
         let at_a_time = if dataset.is_decoded() { Cpu::available_threads() as u64 } else { 1 };
         // On its way to a GPU, each goes through two buffers that take turns.
         let buffers = if self.is_on_gpu() { 2 } else { 1 };
-        buffers * self.ahead() + order as u64 + at_a_time * (sample + scratch + dataset.reading_bytes())
+        let reading = at_a_time * (sample + scratch + dataset.reading_bytes());
+        dataset.resident_bytes() + buffers * self.ahead() + order as u64 + reading
     }
 
     /// Bytes of device memory of the mini-batches prepared ahead, beside the net's own.

@@ -1,7 +1,6 @@
 //! Where the buffers of nets lie, as spans of an arena. What lies where is decided in `memory`, which knows no tensors.
 
 use super::{Net, graph::ValueId};
-use crate::{error::NetError, planning::ScheduleRecord};
 use memory::{ArenaLayout, Buffer, MemoryReport, NetPlaces, Place};
 use std::borrow::Cow;
 use tensor::{AxisOrder, Format, Span, TensorType};
@@ -51,16 +50,6 @@ impl RunLayout {
     pub fn new(nets: &[&Net], updates: bool) -> Self {
         let outlines: Vec<_> = nets.iter().map(|net| net.outline(updates)).collect();
         Self::of(nets, ArenaLayout::plain(&outlines))
-    }
-
-    /// The same where nets do what `record` says.
-    ///
-    /// # Errors
-    /// Actions that cannot be iterations of these nets.
-    pub fn scheduled(nets: &[&Net], record: &ScheduleRecord, updates: bool) -> Result<Self, NetError> {
-        let outlines: Vec<_> = nets.iter().map(|net| net.outline(updates)).collect();
-        let schedules = record.schedules(&outlines).map_err(|message| nets[0].error(message))?;
-        Ok(Self::of(nets, ArenaLayout::new(&outlines, schedules)))
     }
 
     /// The places of `nets` that `layout` says.

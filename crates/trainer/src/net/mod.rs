@@ -9,7 +9,7 @@ mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::data::{DataSummary, Loader};
+use crate::data::Loader;
 use crate::error::NetError;
 use crate::layers::{self, BuildOptions, DataLayer, Need, Role};
 use crate::spec::{LayerKind, NetSpec, Phase};
@@ -34,8 +34,8 @@ pub struct Net {
     /// For each node, the scratch of its forward and of its backward pass.
     scratch: Vec<[Scratch; 2]>,
     training: bool,
-    /// Numbers that the solver keeps of each weight.
-    histories: usize,
+    /// Numbers that the solver keeps of each weight, 1 if nobody says so.
+    pub(crate) histories: usize,
     /// Values that are read after an iteration, besides its outputs.
     kept: Vec<graph::ValueId>,
     /// Blobs of the file that training does without.
@@ -121,30 +121,15 @@ impl Net {
         self.training
     }
 
-    /// Bytes that the layers hold in host memory outside the arena.
-    pub fn host_bytes(&self) -> u64 {
-        self.loaders().map(|(_, loader)| loader.dataset().resident_bytes() + loader.buffer_bytes()).sum()
-    }
-
     /// The layers that read a data set, by name.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (&str, &DataLayer)> {
         let layers = self.graph.nodes.iter().zip(&self.layers);
         layers.filter_map(|(node, layer)| Some((node.spec.name.as_str(), layer.data()?)))
     }
 
-    /// What reads their data, unless those are synthetic and constant.
-    fn loaders(&self) -> impl Iterator<Item = (&str, &Loader)> {
+    /// What reads their data, by layer name, unless those are synthetic and constant.
+    pub fn loaders(&self) -> impl Iterator<Item = (&str, &Loader)> {
         self.sources().filter_map(|(name, data)| Some((name, data.loader()?)))
-    }
-
-    /// What each of them reads, by layer name.
-    pub fn data(&self) -> impl Iterator<Item = (&str, DataSummary)> {
-        self.loaders().map(|(name, loader)| (name, loader.summary()))
-    }
-
-    /// Samples consumed by each layer that reads a data set, by layer name.
-    pub fn positions(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.loaders().map(|(name, loader)| (name, loader.position()))
     }
 
     /// Continues reading the data of layer `name` at `position`.
@@ -159,11 +144,6 @@ impl Net {
     /// Takes note that the net will run in a new arena, where nothing is filled yet.
     pub fn enter_arena(&mut self) {
         self.filled.fill(false);
-    }
-
-    /// Takes note that the solver keeps so many numbers of each weight, 1 if nobody says so.
-    pub fn keep_histories(&mut self, histories: usize) {
-        self.histories = histories;
     }
 
     /// Has the values of the blob of this name stay where they are to the end of an iteration, for
@@ -327,7 +307,7 @@ impl Net {
             params: params.iter().map(param).collect(),
             updates: updates && self.training,
             staged: self.loaders().map(|(_, loader)| Bytes(loader.staged_bytes())).sum(),
-            host: Bytes(self.host_bytes()),
+            host: Bytes(self.loaders().map(|(_, loader)| loader.host_bytes()).sum()),
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::Net;
 use super::graph::{Node, ValueId};
-use super::layout::{NetLayout, in_nchw};
+use super::layout::NetLayout;
 use crate::error::{BoxError, NetError};
 use crate::layers::{Absorbed, Backward, Forward, Need, Out};
-use cudnn_layers::{softmax::labels::device_fault, update::Loss};
+use cudnn_layers::softmax::labels::device_fault;
 use memory::{Action, Buffer};
-use tensor::{Accumulate, Arena, Bf16, ElementType, Span, View, ViewMut};
+use tensor::{Accumulate, Arena, Span, View, ViewMut};
 
 impl Net {
     /// Has a layer do action number `at` of its schedule, in a mini-batch of this number, which stands in the device's
@@ -41,44 +41,12 @@ impl Net {
         result.map_err(|error| NetError::run(&self.graph.nodes[node].spec.name, error))
     }
 
-    /// The objective after a forward pass: the weighted sum of the losses.
-    ///
-    /// # Errors
-    /// As [`Net::check`].
-    pub fn loss(&self, layout: &NetLayout, arena: &Arena) -> Result<f64, NetError> {
-        let losses = self
-            .loss_values()
-            .map(|(value, weight)| Ok(weight * self.values(layout, arena, value)?.iter().sum::<f64>()));
-        losses.sum()
-    }
-
-    /// The losses after a forward pass, with their weights.
-    pub(crate) fn losses<'a>(&self, layout: &NetLayout, arena: &'a Arena) -> Vec<Loss<'a>> {
-        let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
-        self.loss_values().map(view).collect()
-    }
-
-    fn loss_values(&self) -> impl Iterator<Item = (ValueId, f64)> {
+    /// The losses, with their weights in the objective.
+    pub(crate) fn losses(&self) -> impl Iterator<Item = (ValueId, f64)> {
         self.graph.nodes.iter().flat_map(|node| {
             let losses = node.tops.iter().zip(&node.declaration.loss_weights);
             losses.map(|(&top, &weight)| (top, f64::from(weight)))
         })
-    }
-
-    /// The elements of an output after an iteration, in the order of NCHW.
-    ///
-    /// # Errors
-    /// As [`Net::check`].
-    pub fn values(&self, layout: &NetLayout, arena: &Arena, value: ValueId) -> Result<Vec<f64>, NetError> {
-        self.check()?;
-        let (span, shape) = (layout.data(value, layout.end()), &self.graph.values[value].shape);
-        let values: Vec<f64> = match shape.format().dtype {
-            ElementType::Bf16 => {
-                arena.read(span)?.iter().map(|&value: &Bf16| f32::from(value).into()).collect()
-            }
-            _ => arena.read(span)?.iter().map(|&value: &f32| value.into()).collect(),
-        };
-        Ok(in_nchw(values.into(), shape).into_owned())
     }
 
     /// The parameters of a node that the solver changes, and those that its layer does.

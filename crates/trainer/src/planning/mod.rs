@@ -48,8 +48,8 @@ pub struct Planning {
     /// What went wrong with reading the database, one sentence each: plans are made all the same.
     pub warnings: Vec<String>,
     stop: Stop,
-    /// Whether what was measured could not be stored, and why.
-    unstored: Option<DatabaseError>,
+    /// What kept measurements from being stored, if anything did: plans are made of them all the same.
+    pub unstored: Option<DatabaseError>,
     /// Whether the database has been read.
     has_read: bool,
     /// How many pairs of kernel and size were known before anything was measured.
@@ -171,11 +171,6 @@ impl Planning {
     /// How many (kernel, size) pairs were measured, not read.
     pub fn measured(&self) -> usize {
         self.table.len() - self.known
-    }
-
-    /// What kept measurements from being stored, if anything did: plans are made of them all the same.
-    pub fn take_unstored(&mut self) -> Option<DatabaseError> {
-        self.unstored.take()
     }
 
     /// Reads the database, lets `work` measure what is still missing, and records that, whether or not all went well.

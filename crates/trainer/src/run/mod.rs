@@ -12,14 +12,14 @@ use crate::net::layout::{from_nchw, in_nchw};
 use crate::net::{Net, RunLayout};
 use crate::{error::NetError, fill::fill, group::Group, net::graph::Param};
 use cudnn_layers::copy::convert;
-use cudnn_layers::update::{self, ParamUpdate, StepRates, StepState};
+use cudnn_layers::update::{self, Loss, ParamUpdate, StepRates, StepState};
 use memory::{Action, Place};
 use planner::Plan;
 use reduce::{Reduction, STATE};
 use slab::Slab;
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::cuda::{Cuda, CudaError, CudaGraph};
-use tensor::{Accumulate, Arena, Device, Element, Mark, Setting, Span};
+use tensor::{Accumulate, Arena, Bf16, Device, Element, ElementType, Mark, Setting, Span};
 
 pub use measure::{LayerTimes, measure};
 pub use net_run::NetRun;
@@ -298,7 +298,8 @@ impl Execution {
     fn update(&mut self, net: usize, batch: &MiniBatch<'_>) -> Result<(), NetError> {
         let Self { nets, layout, arena, reduction, state, .. } = self;
         let (net, layout) = (&nets[net], &layout.nets[net]);
-        let losses = net.losses(layout, arena);
+        let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
+        let losses: Vec<Loss<'_>> = net.losses().map(view).collect();
         update::add_losses(&self.device, &losses, state.view_mut(STATE), batch.accumulate);
         let Some(Update { rule, weight_decay, .. }) = batch.update else { return Ok(()) };
         reduction.finish(&self.device, state)?;
@@ -342,19 +343,29 @@ impl Execution {
         self.state.set(self.state.all(), 0)
     }
 
-    /// The objective of net number `net` after an iteration.
+    /// The objective of net number `net` after an iteration: the weighted sum of the losses.
     ///
     /// # Errors
     /// As [`Net::check`].
     pub fn loss(&self, net: usize) -> Result<f64, NetError> {
-        self.nets[net].loss(&self.layout.nets[net], &self.arena)
+        let sum = |value| Ok::<f64, NetError>(self.values(net, value)?.iter().sum());
+        self.nets[net].losses().map(|(value, weight)| Ok(weight * sum(value)?)).sum()
     }
 
-    /// The elements of an output of net number `net` after an iteration.
+    /// The elements of an output of net number `net` after an iteration, in the order of NCHW.
     ///
     /// # Errors
     /// As [`Net::check`].
     pub fn values(&self, net: usize, value: usize) -> Result<Vec<f64>, NetError> {
-        self.nets[net].values(&self.layout.nets[net], &self.arena, value)
+        let (net, layout) = (&self.nets[net], &self.layout.nets[net]);
+        net.check()?;
+        let (span, shape) = (layout.data(value, layout.end()), &net.graph().values[value].shape);
+        let values: Vec<f64> = match shape.format().dtype {
+            ElementType::Bf16 => {
+                self.read(span)?.iter().map(|&value: &Bf16| f32::from(value).into()).collect()
+            }
+            _ => self.read(span)?.iter().map(|&value: &f32| value.into()).collect(),
+        };
+        Ok(in_nchw(values.into(), shape).into_owned())
     }
 }

@@ -4,7 +4,7 @@ use super::{Execution, reduce::Reduction, slab::Slab};
 use crate::net::{Net, RunLayout};
 use crate::{error::NetError, group::Group, planning::ScheduleRecord};
 use cudnn_layers::update::StepState;
-use memory::{Action, MemoryReport};
+use memory::{Action, ArenaLayout, MemoryReport};
 use planner::Plan;
 use tensor::{Arena, Setting};
 
@@ -12,8 +12,9 @@ use tensor::{Arena, Setting};
 /// can be shown first.
 pub struct NetRun {
     pub(super) nets: Vec<Net>,
-    pub(super) plans: Vec<Plan>,
-    pub(super) schedules: Option<ScheduleRecord>,
+    pub(crate) plans: Vec<Plan>,
+    /// What they do under a policy for memory, unless that is to keep everything.
+    pub(crate) schedules: Option<ScheduleRecord>,
     pub(super) layout: RunLayout,
     pub(super) group: Group,
 }
@@ -36,18 +37,16 @@ impl NetRun {
     /// # Errors
     /// Actions that cannot be iterations of these nets.
     pub fn scheduled(self, record: ScheduleRecord, updates: bool) -> Result<Self, NetError> {
-        let layout = RunLayout::scheduled(&self.nets.iter().collect::<Vec<_>>(), &record, updates)?;
+        let nets: Vec<&Net> = self.nets.iter().collect();
+        let outlines: Vec<_> = nets.iter().map(|net| net.outline(updates)).collect();
+        let schedules = record.schedules(&outlines).map_err(|message| nets[0].error(message))?;
+        let layout = RunLayout::of(&nets, ArenaLayout::new(&outlines, schedules));
         Ok(Self { layout, schedules: Some(record), ..self })
     }
 
     /// The same as one of several ranks, which add up their gradients.
     pub fn in_group(self, group: Group) -> Self {
         Self { group, ..self }
-    }
-
-    /// What its nets do under a policy for memory, unless that is to keep everything.
-    pub fn schedules(&self) -> Option<&ScheduleRecord> {
-        self.schedules.as_ref()
     }
 
     /// The memory that it will take.
@@ -63,11 +62,6 @@ impl NetRun {
     /// Its nets; of a training first the one that is trained, then those that test.
     pub fn nets(&self) -> &[Net] {
         &self.nets
-    }
-
-    /// Their plans.
-    pub fn plans(&self) -> &[Plan] {
-        &self.plans
     }
 
     /// Allocates the arena and gives the parameters their first values.

@@ -106,7 +106,7 @@ impl Training {
         let train_spec =
             NetSpec { share: spec.share, ..net_spec(&spec.train_net, &spec.train_state, mini_batch)? };
         let mut nets = vec![Net::new(&train_spec, &options, true)?];
-        nets[0].keep_histories(spec.method.histories());
+        nets[0].histories = spec.method.histories();
         if let Some(epochs) = spec.epochs {
             spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size * spec.share.ranks);
         }
@@ -129,7 +129,7 @@ impl Training {
     /// The device has not that much memory left.
     pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
         let Self { spec, seed, settings } = self;
-        let schedules = run.schedules().cloned();
+        let schedules = run.schedules.clone();
         let running = run.start(seed)?;
         let device = planning::identity(running.device());
         let plans = PlanRecord { device, plans: running.plans().to_vec(), schedules };

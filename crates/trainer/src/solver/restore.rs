@@ -42,9 +42,8 @@ impl Solver {
             ("net".to_owned(), self.net().name().to_owned()),
             ("iteration".to_owned(), self.iteration.to_string()),
         ]);
-        if let Some(names) =
-            self.net().data().map(|(_, data)| data.class_names).find(|names| !names.is_empty())
-        {
+        let mut names = self.net().loaders().map(|(_, loader)| loader.dataset().class_names());
+        if let Some(names) = names.find(|names| !names.is_empty()) {
             let names = serde_json::to_string(&names).expect("strings always have a JSON form");
             metadata.insert(CLASSES.to_owned(), names);
         }
@@ -153,7 +152,7 @@ fn dims(param: &Param, spans: &ParamSpans, span: Span) -> Vec<usize> {
 /// Samples consumed, keyed by layer and net: `data/TRAIN`, `data/TEST0`.
 pub(super) fn positions(nets: &[Net]) -> BTreeMap<String, u64> {
     let of_net = |(index, net): (usize, &Net)| -> Vec<(String, u64)> {
-        net.positions().map(|(layer, position)| (format!("{layer}{}", suffix(index)), position)).collect()
+        net.loaders().map(|(name, data)| (format!("{name}{}", suffix(index)), data.position())).collect()
     };
     nets.iter().enumerate().flat_map(of_net).collect()
 }

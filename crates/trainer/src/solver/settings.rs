@@ -66,16 +66,17 @@ impl Training {
 
     /// What is odd about the data as a whole, one sentence each.
     pub fn data_warnings(&self, nets: &[Net]) -> Vec<String> {
-        let by_class = nets[0].data().filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
+        let summaries = nets[0].loaders().map(|(layer, loader)| (layer, loader.summary()));
+        let by_class = summaries.filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
             format!(
                 "layer '{layer}' reads its {} images class by class, so that a mini-batch holds few of the {} classes and \
                  training hardly works; ImageData mixes them with `shuffle: true`",
                 data.images, data.classes
             )
         });
-        let names = |net: &Net| net.data().next().map(|(_, data)| data.class_names).unwrap_or_default();
-        let trained = names(&nets[0]);
-        let strangers = nets[1..].iter().map(names).filter_map(|tested| {
+        let names = |net: &Net| Some(net.loaders().next()?.1.dataset().class_names());
+        let trained = names(&nets[0]).unwrap_or_default();
+        let strangers = nets[1..].iter().filter_map(names).filter_map(|tested| {
             let only_in = |a: &[String], b: &[String]| a.iter().find(|name| !b.contains(name)).cloned();
             let both = !trained.is_empty() && !tested.is_empty();
             let stranger = only_in(&tested, &trained).or_else(|| only_in(&trained, &tested)).filter(|_| both)?;

@@ -31,10 +31,10 @@ impl Solver {
 
     /// How often the training data have been seen by now, if they are a data set.
     pub fn epoch(&self) -> Option<f64> {
-        let (_, data) = self.net().data().next()?;
+        let (_, loader) = self.net().loaders().next()?;
         let seen =
             self.iteration * (self.spec.iter_size * self.spec.share.ranks * self.net().mini_batch()) as u64;
-        Some(seen as f64 / data.images as f64)
+        Some(seen as f64 / loader.dataset().len() as f64)
     }
 
     /// The outputs of the net that is trained that are single numbers and no losses, such as an accuracy.

@@ -227,7 +227,7 @@ fn what_is_read_at_a_time_is_counted() {
     let bytes = |decoded, resize: Option<usize>| {
         let set = Arc::new(Counting { decoded, ..Counting::new(5, [1, 300, 400]) });
         let transform = TransformParams { resize, crop_size: Some(3), ..TransformParams::default() };
-        Loader::new(set, &transform, options(1, false, 0), &Device::cpu()).unwrap().buffer_bytes()
+        Loader::new(set, &transform, options(1, false, 0), &Device::cpu()).unwrap().host_bytes()
     };
     let (order, threads) = (size_of::<usize>() as u64, tensor::Cpu::available_threads() as u64);
     assert_eq!(bytes(false, None), order + 120_000);

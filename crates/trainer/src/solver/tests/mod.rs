@@ -99,7 +99,7 @@ struct Prepared {
 
 impl Prepared {
     fn plans(&self) -> &[Plan] {
-        self.run.plans()
+        &self.run.plans
     }
 
     fn start(self) -> Result<Solver, TrainError> {
