@@ -10,7 +10,6 @@ use tensor::{Accumulate, Arena, Cursor, Device, Format, Space, Span, View, ViewM
 pub(super) struct Forwarded {
     pub(super) tops: Vec<Vec<f32>>,
     saved: Vec<f32>,
-    state: Vec<Vec<f32>>,
 }
 
 /// The gradients that a backward pass is asked for.
@@ -175,7 +174,7 @@ impl Subject<'_> {
             self.layer.layer().forward(&self.device, io).unwrap();
         });
         let saved = std::mem::take(&mut after[saved.start]);
-        Forwarded { tops: after[tops].to_vec(), saved, state: after[state].to_vec() }
+        Forwarded { tops: after[tops].to_vec(), saved }
     }
 
     /// The gradients of the blobs that are wanted, bottoms first.
@@ -204,7 +203,6 @@ impl Subject<'_> {
         let bottom_diffs = blobs.writes(bottom_diffs);
         let params = blobs.reads(&self.learned);
         let param_diffs = blobs.writes(param_diffs);
-        let state = blobs.reads(&forwarded.state);
         blobs.reads([&forwarded.saved]);
         let scratch = Space::all_of([self.scratch[1], unwanted]);
         let after = blobs.run(&self.device, &mut self.arena, scratch, true, |mut leases| {
@@ -216,7 +214,6 @@ impl Subject<'_> {
                 bottom_diffs: leases.gradients(&propagates),
                 params: leases.reads(params),
                 param_diffs: leases.gradients(&trains),
-                state: leases.reads(state),
                 rectify: false,
                 saved: leases.read(),
                 scratch: leases.write(),
@@ -243,7 +240,6 @@ impl Subject<'_> {
                 bottom_diffs: leases.gradients(&[Some(Accumulate::Replace)]),
                 params: leases.reads(params),
                 param_diffs: Vec::new(),
-                state: Vec::new(),
                 rectify: false,
                 saved: leases.read(),
                 scratch: leases.write(),

@@ -123,8 +123,7 @@ pub enum InPlace {
 pub struct Forward<'a> {
     /// Completed iterations: the bytes of a `u64`, in the device's memory.
     pub iteration: View<'a>,
-    /// Whether this iteration has run the step before: the tops are to be the same again, and nothing else is to
-    /// change.
+    /// Whether this iteration has run the step before: the tops are to be as they were, and nothing else is to change.
     pub repeat: bool,
     /// Bottoms; none in place, where the top holds the bottom's data.
     pub bottoms: Vec<View<'a>>,
@@ -159,8 +158,6 @@ pub struct Backward<'a> {
     pub params: Vec<View<'a>>,
     /// Where the learned parameters' gradients go; `None` for a frozen one.
     pub param_diffs: Vec<Option<Out<'a>>>,
-    /// Persistent state.
-    pub state: Vec<View<'a>>,
     /// As in [`Forward::rectify`].
     pub rectify: bool,
     /// What forward saved.
@@ -259,8 +256,7 @@ pub struct BuildOptions {
 /// Synthetic images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyntheticData {
-    /// Channels, height and width; taken from the layer's `crop_size` and the like, or a header of the data, if not
-    /// given.
+    /// Channels, height and width; if not given, from the layer's `crop_size` and the like, or a header of the data.
     pub shape: Option<[usize; 3]>,
     /// Whether they only stand for the data, as in a plan: laid out as what every iteration reads. Else made once.
     pub stand_in: bool,

@@ -129,7 +129,7 @@ impl Requests<'_> {
         let node = &graph.nodes[index];
         let bottoms = &node.bottoms[..node.declaration.bottoms_read(node.bottoms.len())];
         let tops = if node.declaration.needs_top != Need::Nothing { &node.tops[..] } else { &[] };
-        let (learned, state) = net.learned_and_state(node);
+        let (learned, _) = net.learned_and_state(node);
         let top_diffs = if node.in_place { &[] } else { &node.tops[..] };
         let top_diffs: Vec<Option<Span>> = (top_diffs.iter())
             .map(|&value| graph.values[value].needs_diff.then(|| layout.diff(value, at)))
@@ -149,8 +149,7 @@ impl Requests<'_> {
         let data = |&value: &ValueId| layout.data(value, at);
         let param = |&param: &usize| layout.params[param].read();
         let reads = bottoms.iter().chain(tops).map(data).chain(top_diffs.iter().flatten().copied());
-        let saved = layout.span(Buffer::Saved(index), at);
-        let reads = reads.chain(learned.iter().chain(&state).map(param)).chain([saved]);
+        let reads = reads.chain(learned.iter().map(param)).chain([layout.span(Buffer::Saved(index), at)]);
         let diffs = bottom_diffs.iter().chain(&param_diffs).flatten().map(|&(diff, _)| diff);
         let writes = diffs.chain([layout.span(Buffer::Scratch(at), at)]);
         let (reads, writes) = arena.lease_all(&reads.collect::<Vec<_>>(), &writes.collect::<Vec<_>>())?;
@@ -163,7 +162,6 @@ impl Requests<'_> {
             bottom_diffs: gradients(&bottom_diffs, &mut writes),
             params: reads.by_ref().take(learned.len()).collect(),
             param_diffs: gradients(&param_diffs, &mut writes),
-            state: reads.by_ref().take(state.len()).collect(),
             rectify: node.rectify,
             saved: reads.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
