@@ -11,13 +11,6 @@ pub struct Location {
     pub line: usize,
 }
 
-impl Location {
-    /// Line `line` of `file`.
-    pub fn new(file: impl Into<Arc<str>>, line: usize) -> Self {
-        Self { file: file.into(), line }
-    }
-}
-
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
@@ -30,18 +23,13 @@ impl fmt::Display for Location {
 pub struct SpecError(String);
 
 impl SpecError {
-    /// What is wrong in the line `location`, and what was expected.
-    pub fn at(location: Location, message: impl fmt::Display) -> Self {
-        Self(format!("{location}: {message}"))
-    }
-
-    /// What is wrong with `file` as a whole.
-    pub(crate) fn of_file(file: &str, message: impl fmt::Display) -> Self {
-        Self(format!("{file}: {message}"))
+    /// What is wrong at `place`, a file or a line of one, and what was expected.
+    pub fn at(place: impl fmt::Display, message: impl fmt::Display) -> Self {
+        Self(format!("{place}: {message}"))
     }
 
     pub(crate) fn unreadable(file: &str, error: &io::Error) -> Self {
-        Self::of_file(file, format!("cannot be read: {error}"))
+        Self::at(file, format!("cannot be read: {error}"))
     }
 }
 

@@ -39,8 +39,8 @@ pub fn read(path: &Path) -> Result<Message> {
         Ok(text) => parse(&file, text),
         Err(error) => {
             let newlines = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
-            let location = Location::new(file.as_str(), newlines + 1);
-            Err(SpecError::at(location, "the text is not valid UTF-8, so this is not a text-format file"))
+            let line = format_args!("{file}:{}", newlines + 1);
+            Err(SpecError::at(line, "the text is not valid UTF-8, so this is not a text-format file"))
         }
     }
 }

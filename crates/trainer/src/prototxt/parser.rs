@@ -1,10 +1,9 @@
 //! Text to messages, by recursive descent.
 
-use super::{Field, FieldValue, Location, Message, Result, SpecError, string::unquote};
+use super::{Field, FieldValue, Message, Result, SpecError, string::unquote};
 use std::fmt::Display;
 
-/// Messages inside messages before we give up; protobuf's own limit. It keeps a hostile file from exhausting the
-/// stack.
+/// Messages inside messages, as many as protobuf's own limit: a hostile file is not to exhaust the stack.
 const MAX_DEPTH: usize = 100;
 
 pub(super) struct Parser<'t> {
@@ -64,7 +63,7 @@ impl<'t> Parser<'t> {
     }
 
     fn error(&self, line: usize, message: impl Display) -> SpecError {
-        SpecError::at(Location::new(self.file, line), message)
+        SpecError::at(format_args!("{}:{line}", self.file), message)
     }
 
     /// What comes next is not what was `expected`, or nothing at all.

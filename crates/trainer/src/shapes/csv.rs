@@ -1,7 +1,7 @@
 //! Lists of convolutions in DeepBench's columns.
 
 use super::ShapeSpec;
-use crate::prototxt::{Location, SpecError};
+use crate::prototxt::SpecError;
 use csv::{ReaderBuilder, StringRecord, Trim};
 use planner::ConvShape;
 use std::{fs, path::Path};
@@ -29,8 +29,8 @@ pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, SpecError> {
 /// # Errors
 /// With the line that is no convolution.
 pub fn parse_csv(name: &str, text: &str) -> Result<Vec<ShapeSpec>, SpecError> {
-    match parse(text).map_err(|(line, reason)| SpecError::at(Location::new(name, line), reason))? {
-        shapes if shapes.is_empty() => Err(SpecError::of_file(name, "it lists no convolution")),
+    match parse(text).map_err(|(line, reason)| SpecError::at(format_args!("{name}:{line}"), reason))? {
+        shapes if shapes.is_empty() => Err(SpecError::at(name, "it lists no convolution")),
         shapes => Ok(shapes),
     }
 }

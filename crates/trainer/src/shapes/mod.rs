@@ -30,10 +30,8 @@ impl ShapeSpec {
         })
     }
 
-    /// Refuses what no machine computes: a window that does not fit, groups that do not divide, operands beyond
-    /// measure.
+    /// Refuses what no machine computes: windows that do not fit, groups that do not divide, operands beyond measure.
     fn check(&self) -> Result<(), String> {
-        let geometry = geometry(&self.shape, self.mini_batch).validate();
-        geometry.map(|_| ()).map_err(|error| error.to_string())
+        geometry(&self.shape, self.mini_batch).validate().map(drop).map_err(|error| error.to_string())
     }
 }
