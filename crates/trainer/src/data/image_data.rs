@@ -47,7 +47,10 @@ impl ImageData {
     /// A folder cannot be read or holds no images, or the first image cannot be read.
     pub fn open_folder(root: &Path, is_color: bool) -> Result<Self, DataError> {
         let entries = folder_entries(root)?;
-        entries.iter().try_for_each(|entry| check_extension(&entry.path))?;
+        if let Some(other) = entries.iter().find(|entry| !is_image(&entry.path) || entry.path.is_dir()) {
+            let reason = "is not named like an image (.jpg, .jpeg, .png); move it out of its class folder";
+            return Err(DataError::at(other.path.display(), reason));
+        }
         Self::new(entries, root, is_color)
     }
 
@@ -153,8 +156,7 @@ pub(super) fn folder_entries(root: &Path) -> Result<Vec<Entry>, DataError> {
     Ok(entries)
 }
 
-/// The names of the folders of all `classes`, if each has one of its own that all of its images lie in, as lists of
-/// ImageNet have.
+/// The names of the folders of all `classes`, if all images of each lie in one of its own, as in lists of ImageNet.
 pub(super) fn class_names(entries: &[Entry], classes: usize) -> Vec<String> {
     let mut folders = BTreeMap::new();
     for entry in entries {
@@ -187,12 +189,4 @@ fn parse_line(list: &Path, number: usize, line: &str, root: &Path) -> Result<Ent
 pub fn is_image(path: &Path) -> bool {
     let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
     ["jpg", "jpeg", "png"].iter().any(|known| ending == *known)
-}
-
-fn check_extension(path: &Path) -> Result<(), DataError> {
-    if is_image(path) && !path.is_dir() {
-        return Ok(());
-    }
-    let reason = "is not named like an image (.jpg, .jpeg, .png); move it out of its class folder";
-    Err(DataError::at(path.display(), reason))
 }

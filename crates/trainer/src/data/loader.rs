@@ -13,15 +13,13 @@ use tensor::{Cpu, Device, Staging, ViewMut, arena::zeroed, geometry::elements};
 pub struct Loader {
     source: Arc<BatchSource>,
     device: Device,
-    position: u64,
     worker: Option<Worker>,
-    /// Used when nothing is prepared ahead.
-    direct: Cursor,
+    /// Where the next mini-batch begins. Its memory is used when nothing is prepared ahead.
+    cursor: Cursor,
 }
 
 impl Loader {
-    /// Checks the options against the data set; mini-batches go into memory of `device`. Nothing is read yet, and no
-    /// thread started.
+    /// Checks the options against the data set; mini-batches go into memory of `device`. Nothing is read or started.
     ///
     /// # Errors
     /// Those of [`Transform::new`], a mini-batch that is empty or more than any memory holds, a data set of more than
@@ -50,8 +48,8 @@ impl Loader {
             )));
         }
         let source = Arc::new(BatchSource { dataset, transform, options });
-        let direct = source.cursor(0);
-        Ok(Self { source, device: device.clone(), position: 0, worker: None, direct })
+        let cursor = source.cursor(0);
+        Ok(Self { source, device: device.clone(), worker: None, cursor })
     }
 
     /// Channels, height and width of a transformed image.
@@ -78,13 +76,13 @@ impl Loader {
 
     /// Samples handed out since the start (all epochs together): with the seed, all that a resumed run has to know.
     pub fn position(&self) -> u64 {
-        self.position
+        self.cursor.position
     }
 
     /// Continues at a position, as if that many samples had been handed out.
     pub fn set_position(&mut self, position: u64) {
         self.worker = None; // what it has prepared belongs elsewhere
-        self.position = position;
+        self.cursor.position = position;
     }
 
     /// Bytes of host memory of the data set, of the mini-batches prepared ahead, of the order of samples, and of those
@@ -129,27 +127,25 @@ impl Loader {
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));
         assert_eq!(lens, (self.source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
         if self.source.options.prefetch == 0 {
-            self.fill_now(data, labels)?;
-        } else {
-            let worker = match self.worker.take() {
-                Some(worker) => worker,
-                None => Worker::start(&self.source, &self.device, self.position)?,
-            };
-            // A worker ends with the error it hands over: it is kept for the next mini-batch only after success.
-            self.worker = Some(worker.take(data, labels)?);
+            return self.fill_now(data, labels);
         }
-        self.position += self.source.options.stride();
+        let worker = match self.worker.take() {
+            Some(worker) => worker,
+            None => Worker::start(&self.source, &self.device, self.position())?,
+        };
+        // A worker ends with the error it hands over: it is kept for the next mini-batch only after success.
+        self.worker = Some(worker.take(data, labels)?);
+        self.cursor.position += self.source.options.stride();
         Ok(())
     }
 
     /// Without a thread or memory of its own.
     fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
-        let Self { source, device, position, direct, .. } = self;
-        direct.position = *position;
+        let Self { source, device, cursor, .. } = self;
         Staging::default().fill(device, data, |data| match labels {
-            Some(labels) => Staging::default().fill(device, labels, |to| source.fill(direct, data, to)),
+            Some(labels) => Staging::default().fill(device, labels, |to| source.fill(cursor, data, to)),
             // Of a layer without a top for labels.
-            None => source.fill(direct, data, &mut zeroed(source.options.mini_batch)?),
+            None => source.fill(cursor, data, &mut zeroed(source.options.mini_batch)?),
         })
     }
 }

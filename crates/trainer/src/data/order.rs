@@ -41,8 +41,7 @@ impl Order {
         self.permutation.clear();
         self.permutation.extend(0..self.len as u32);
         for last in (1..self.len).rev() {
-            let chosen = below(&mut rng, last + 1);
-            self.permutation.swap(last, chosen);
+            self.permutation.swap(last, below(&mut rng, last + 1));
         }
         self.epoch = Some(epoch);
     }

@@ -129,9 +129,7 @@ fn look_at(
         sums.map(|sums| (entry, sums))
     };
     let looked: Vec<_> = entries.into_par_iter().map_init(Sample::default, look).collect();
-    let (readable, failed): (Vec<_>, Vec<_>) = looked.into_iter().partition(Result::is_ok);
-    unreadable.extend(failed.into_iter().filter_map(Result::err));
-    readable.into_iter().flatten().collect()
+    looked.into_iter().filter_map(|image| image.map_err(|reason| unreadable.push(reason)).ok()).collect()
 }
 
 impl Sums {
