@@ -85,8 +85,7 @@ impl BatchSource {
         })
     }
 
-    /// Fills a mini-batch and moves the cursor behind those of all ranks. Of several bad samples the first one is
-    /// reported.
+    /// Fills a mini-batch and moves the cursor behind those of all ranks. The first of several bad samples is reported.
     pub(super) fn fill(
         &self,
         cursor: &mut Cursor,

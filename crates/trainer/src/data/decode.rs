@@ -8,8 +8,7 @@ use zune_jpeg::{JpegDecoder, zune_core::bytestream::ZCursor, zune_core::options:
 /// Most bytes of decoded pixels: a few more in a header make a file of nothing else.
 pub(super) const MOST_BYTES: usize = 512 << 20;
 
-/// Decodes a file into pixels and shape of `sample`, of three channels or one; an error is the reason, without the
-/// file's name.
+/// Decodes a file into pixels and shape of `sample`, of three channels or one; an error does not name the file.
 pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> Result<(), String> {
     let bytes = read_regular(path).map_err(unreadable)?;
     let file = File::open(&bytes)?;
@@ -94,8 +93,7 @@ impl<'a> File<'a> {
 /// True if the marker that ends a JPEG image stands behind its first scan. The decoder does not say: it paints what is
 /// missing in grey. (ITU-T T.81, B.1)
 ///
-/// To look for that marker from the end of the file would not do: the thumbnails within photos have one too, and some
-/// cameras append data.
+/// To look for that marker from the end would not do: thumbnails within photos have one, and some cameras append data.
 pub(super) fn is_complete(bytes: &[u8]) -> bool {
     scans(bytes).is_some_and(|scans| scans.windows(2).any(|pair| pair == [0xff, 0xd9]))
 }
@@ -114,8 +112,7 @@ fn scans(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Grey by the weights of ITU-R BT.601, rounded as OpenCV (hence Caffe) does; grey stays as it is, for they add up to
-/// 1.
+/// Grey by the weights of ITU-R BT.601, which add up to 1, so that grey stays; rounded as OpenCV (hence Caffe) does.
 fn luma([red, green, blue]: [u8; 3]) -> u8 {
     ((u32::from(red) * 4899 + u32::from(green) * 9617 + u32::from(blue) * 1868 + (1 << 13)) >> 14) as u8
 }

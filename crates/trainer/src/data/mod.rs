@@ -166,8 +166,7 @@ pub trait Dataset: Send + Sync {
         labels.is_sorted() && !self.is_empty() && self.label(0) != self.label(self.len() - 1)
     }
 
-    /// Verifies that every label is below `classes`, the number of outputs of the net's classifier, or is the one
-    /// `ignored`.
+    /// Verifies that every label is `ignored` or below `classes`, the number of outputs of the net's classifier.
     ///
     /// # Errors
     /// [`DataError::Invalid`], naming the first sample that is out of range.

@@ -87,8 +87,7 @@ fn files(source: &Path, phase: Phase) -> Result<[Vec<PathBuf>; 3], DataError> {
 }
 
 impl ImageRecords {
-    /// Opens the `source` of a `Data` layer: a folder with a pair of IDX files for each phase, or with the files of
-    /// CIFAR-10.
+    /// Opens the `source` of a `Data` layer: a folder with a pair of IDX files per phase, or with CIFAR-10's files.
     ///
     /// # Errors
     /// The source is something else, such as an LMDB database; a file is unreadable, damaged, truncated or too long.

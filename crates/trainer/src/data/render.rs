@@ -1,5 +1,4 @@
-//! A labelled set of images that anybody can draw: figures with textures, anywhere, of any size, turn and colour, on
-//! noise.
+//! A labelled set of images that anybody can draw: figures with textures, of any place, size, turn, colour, on noise.
 //!
 //! A class is a figure with a texture, and neither place nor colour tells it: a linear model of the pixels learns next
 //! to nothing, while a convolutional net learns it well. The arithmetic is that of whole numbers and of `f64` with

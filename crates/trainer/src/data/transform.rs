@@ -170,8 +170,7 @@ impl Transform {
             && (*mirror_vertically || *rotation > 0.0 || *color_jitter != ColorJitter::default())
     }
 
-    /// Writes a window of `image`: (pixel - mean) times the channel's factor, channel by channel, from the last on if
-    /// it `turns`.
+    /// Writes a window of `image`, (pixel - mean) times the factor, channel by channel, from the last on if it `turns`.
     fn normalize(&self, image: Pixels<'_>, window: Region, (mirrored, turns): (bool, bool), out: &mut [f32]) {
         let Pixels { bytes, size: [height, width], channels } = image;
         let (plane, is_image) = (window.size[0] * window.size[1], self.has_mean_image());

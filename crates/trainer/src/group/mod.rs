@@ -125,8 +125,7 @@ impl Group {
         members.send(bytemuck::cast_slice(values))
     }
 
-    /// Tells the others that this rank has done all that it had to do, or why it cannot, unless one of them has failed
-    /// before.
+    /// Tells the others that this rank has done all that it had to, or why it cannot, unless one of them failed before.
     pub fn finish(&self, result: Result<(), impl fmt::Display>) {
         let Some(members) = self.members() else { return };
         match result {

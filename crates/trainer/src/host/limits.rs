@@ -40,8 +40,7 @@ fn groups(root: &Path) -> Vec<Bytes> {
     own.ancestors().take_while(|folder| folder.starts_with(&top)).filter_map(left_by).collect()
 }
 
-/// What the control group in `folder` leaves, if it has a limit. Pages of files the system takes back before it refuses
-/// anything.
+/// What the control group in `folder` leaves, if it has a limit. Pages of files are taken back before it refuses.
 fn left_by(folder: &Path) -> Option<Bytes> {
     let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok();
     let limit: u64 = number("memory.max")?;

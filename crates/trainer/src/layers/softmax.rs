@@ -94,8 +94,7 @@ impl Layer for SoftmaxWithLoss {
     }
 }
 
-/// Any blob as a part of the objective: the sum of its elements, times this weight. What follows reads it through this
-/// layer.
+/// Any blob as a part of the objective: the sum of its elements, times this weight. What follows reads its top.
 pub(super) struct Objective(pub(super) f32);
 
 impl Layer for Objective {

@@ -123,8 +123,7 @@ impl Graph {
         Ok((graph, layers))
     }
 
-    /// Marks which nodes run backward and which values get a gradient: those on a path from a trained parameter to a
-    /// loss.
+    /// Marks nodes that run backward and values with a gradient: those on a path from a trained parameter to a loss.
     fn find_gradients(&mut self, force: bool) {
         let wanted = self.wanted(force);
         let mut leads_to_loss = vec![false; self.values.len()];

@@ -261,8 +261,7 @@ impl Net {
         marks
     }
 
-    /// What the memory of an iteration depends on; with an update at its end and the history for it, if the net trains
-    /// and there are `updates`.
+    /// What the memory of an iteration depends on; with an update and its history if the net trains with `updates`.
     pub fn outline(&self, updates: bool) -> Outline {
         let Graph { nodes, values, params } = &self.graph;
         let node = |(node, &scratch): (&Node, &[Scratch; 2])| OutlineNode {

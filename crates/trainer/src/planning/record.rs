@@ -134,8 +134,7 @@ impl PlanRecord {
     }
 }
 
-/// A configuration that covers the mini-batch, and under WD a segment inside the total behind that of the kernels
-/// before.
+/// A configuration that covers the mini-batch; under WD a segment inside the total, behind those of kernels before.
 fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result<(), String> {
     let PlannedKernel { kernel, configuration, workspace, workspace_offset, .. } = planned;
     let error = |what: &str| Err(format!("{what} of {kernel} cannot be"));

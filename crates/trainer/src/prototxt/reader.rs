@@ -20,8 +20,7 @@ impl SourceFile {
     }
 }
 
-/// What `read` makes of `file`'s `message`, which is called `owner` in errors, and the warnings in the order of the
-/// file.
+/// What `read` makes of `file`'s `message`, called `owner` in errors, and the warnings in the order of the file.
 pub(crate) fn interpret<T>(
     file: &Path,
     message: &Message,
@@ -66,8 +65,7 @@ impl<T: Scalar> FromField for Vec<T> {
     }
 }
 
-/// Enums that are read from fields: those of operations by `Type: "NAME" = Variant, …;`, those of their own with what
-/// their variants mean.
+/// Enums that are read from fields: an operation's by `Type: "NAME" = Variant, …;`, others with what variants mean.
 macro_rules! choices {
     ($(
         $(#[$meta:meta])*
@@ -162,8 +160,7 @@ impl Scalar for usize {
     }
 }
 
-/// Hands out the fields of one message and remembers which were read. When it is dropped, every field that was not
-/// becomes a warning.
+/// Hands out the fields of one message. When it is dropped, every field that was not read becomes a warning.
 pub(crate) struct Reader<'s> {
     source: &'s SourceFile,
     fields: &'s [Field],

@@ -8,8 +8,7 @@ use memory::{Action, ArenaLayout, MemoryReport};
 use planner::Plan;
 use tensor::{Arena, Setting};
 
-/// Nets that share an arena, under the plans of their convolutions. Nothing is allocated yet, so that what it will take
-/// can be shown first.
+/// Nets that share an arena, under the plans of their convolutions. Nothing is allocated before its size can be shown.
 pub struct NetRun {
     pub(super) nets: Vec<Net>,
     pub(crate) plans: Vec<Plan>,

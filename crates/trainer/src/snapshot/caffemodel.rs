@@ -4,8 +4,7 @@ use super::Tensors;
 use crate::protobuf::{Value, blob, fields};
 use std::path::Path;
 
-/// The fields of a net's layers, and for each of the two notations those of a layer's name and blobs: today's, and that
-/// of 2014.
+/// The fields of a net's layers, and of a layer's name and blobs, in today's notation and in that of 2014.
 const LAYERS: [(u64, u64, u64); 2] = [(100, 1, 7), (2, 4, 6)];
 
 /// What the bytes are if not that.

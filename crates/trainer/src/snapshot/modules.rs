@@ -35,8 +35,7 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
     modules
 }
 
-/// Whether every layer has one before it, as in torchvision's AlexNet and VGG. In training a batch norm may be a sum,
-/// too.
+/// Whether every layer has one before it, as in torchvision's AlexNet and VGG. In training a batch norm may be a sum.
 pub(crate) fn is_chain(graph: &Graph) -> bool {
     let joins = |node: &Node| matches!(node.spec.kind, LayerKind::Eltwise(_) | LayerKind::Concat(_));
     let is_sum = |node: &Node| matches!(node.spec.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
@@ -56,8 +55,7 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
     fields.iter().map(name).take(node.params.len()).collect()
 }
 
-/// Whether `node` is a convolution of images as they are decoded here, blue, green, red, where PyTorch has red, green,
-/// blue.
+/// Whether `node` is a convolution of images that are blue, green, red, where PyTorch has red, green, blue.
 pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
     let is_blue_first = |kind: &LayerKind| matches!(kind, LayerKind::ImageData(images) if images.is_color && !images.transform.is_rgb);
     matches!(&node.spec.kind, LayerKind::Convolution(params) if params.group == 1)

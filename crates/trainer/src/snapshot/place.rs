@@ -97,8 +97,7 @@ fn iterations(prefix: &Path) -> BTreeSet<u64> {
     entries.filter_map(|entry| iteration(&stem, entry.file_name().to_str()?)).collect()
 }
 
-/// The solver state of the last snapshot of `prefix` that is whole, if there is any, and what is wrong with those after
-/// it, one sentence each.
+/// The solver state of the last whole snapshot of `prefix`, if any, and what is wrong with later ones, a sentence each.
 pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
     let mut damaged = Vec::new();
     let states = iterations(prefix).into_iter().rev().map(|at| state_path(prefix, at));

@@ -69,8 +69,7 @@ impl SolverState {
     }
 }
 
-/// A short name for the names and shapes of all parameters, in order: equal for two nets if one can take the other's
-/// weights and history.
+/// A short name for names and shapes of all parameters, in order: equal where nets can share weights and history.
 pub fn fingerprint<'a>(parameters: impl IntoIterator<Item = (&'a str, impl AsRef<[usize]>)>) -> String {
     let texts = parameters.into_iter().map(|(name, shape)| format!("{name:?}{:?};", shape.as_ref()));
     format!("{:016x}", fnv1a(texts.flat_map(String::into_bytes)))

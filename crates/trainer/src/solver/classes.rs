@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-/// The `most` classes of the highest `scores` with these, the highest first; of equal ones the higher class, as
-/// accuracies count.
+/// The `most` classes of the highest `scores`, the highest first; of equal ones the higher class, as accuracies count.
 pub fn best_classes(scores: &[f64], most: usize) -> Vec<(usize, f64)> {
     let mut classes: Vec<(usize, f64)> = scores.iter().copied().enumerate().collect();
     classes.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(b.cmp(a)));

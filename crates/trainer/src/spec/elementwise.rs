@@ -34,8 +34,7 @@ params! {
         channel_shared: bool = false; "Do all channels have one slope?"
     }
 
-    /// `Dropout`: in TRAIN each element is 0 with probability `ratio` and divided by 1 - `ratio` otherwise; in TEST y =
-    /// x.
+    /// `Dropout`: in TRAIN each element is 0 with probability `ratio`, else divided by 1 - `ratio`; in TEST y = x.
     DropoutParams(params: layer.dropout_param) ignores [engine] {
         ratio "dropout_ratio": f32 = 0.5, (0.0..1.0).contains(&ratio) => "from 0 to below 1"; "From 0 to below 1"
     }

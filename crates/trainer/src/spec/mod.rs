@@ -53,8 +53,7 @@ pub use solver_nets::{NetSource, TestSpec};
 pub use state::{NetState, Phase, StateRule};
 pub use weighted::{ConvolutionParams, InnerProductParams};
 
-/// Where `path`, as written in `file`, is: beside that file if something of that name is there, otherwise relative to
-/// the current directory.
+/// Where `path`, as written in `file`, is: beside that file if it is there, else relative to the current directory.
 pub fn resolve(file: &Path, path: impl AsRef<Path>) -> PathBuf {
     let beside = file.parent().unwrap_or(Path::new("")).join(&path);
     if beside.exists() { beside } else { path.as_ref().to_owned() }

@@ -49,8 +49,7 @@ impl NetSpec {
         super::resolve(&self.file, path)
     }
 
-    /// How many classes its losses know: the outputs of the layer that feeds each, the fewest if they differ; 1 without
-    /// any.
+    /// How many classes its losses know: the outputs of what feeds each, the fewest if they differ; 1 without any.
     pub fn classes(&self) -> usize {
         self.heads().filter_map(|head| head.kind.outputs()).min().unwrap_or(1)
     }

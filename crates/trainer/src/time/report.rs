@@ -49,8 +49,7 @@ pub struct TimeReport {
     /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, without the
     /// host's time to launch each layer.
     pub replayed_ms: Vec<f64>,
-    /// When each action of the last timed iteration began and ended, in milliseconds; a pass begins where the one
-    /// before it has ended.
+    /// When each action of the last timed iteration began and ended, in ms; a pass begins where the one before it has ended.
     #[serde(skip)]
     pub spans_ms: Vec<[f64; 2]>,
     /// How long its copies to the host and back took, in milliseconds.
