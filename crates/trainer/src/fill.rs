@@ -9,7 +9,7 @@ use tensor::TensorType;
 /// Fills `values`, a blob of `shape`, as `filler` says, from the stream of `seed` that belongs to `name`: what a blob
 /// gets does not depend on what else is in the net.
 pub fn fill(values: &mut [f32], shape: &TensorType, filler: Filler, seed: u64, name: &str) {
-    let mut rng = tensor::rng::stream(seed, stream(name));
+    let mut rng = tensor::rng::stream(seed, fnv1a(name.bytes()));
     let scale = |variance: f64| (variance / fan(shape, filler.variance_norm)).sqrt() as f32;
     match filler.kind {
         FillerKind::Constant => values.fill(filler.value),
@@ -18,11 +18,6 @@ pub fn fill(values: &mut [f32], shape: &TensorType, filler: Filler, seed: u64, n
         FillerKind::Xavier => uniform(values, -scale(3.0), scale(3.0), &mut rng),
         FillerKind::Msra => gaussian(values, 0.0, scale(2.0), &mut rng),
     }
-}
-
-/// The stream of random numbers that belongs to `name`.
-pub(crate) fn stream(name: &str) -> u64 {
-    fnv1a(name.bytes())
 }
 
 /// The number that scales Xavier's and He's distributions. Caffe takes elements / K for the inputs of one output and

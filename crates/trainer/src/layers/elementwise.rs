@@ -1,12 +1,13 @@
 //! Layers that work element by element on one blob: `ReLU` and its like, `PReLU`, `Dropout`.
 
 use super::{Backward, Declaration, Declared, Forward, InPlace, Layer, Need, ParamDeclaration, Place};
+use crate::error::BoxError;
 use crate::spec::{DropoutParams, PReluParams, Phase};
-use crate::{error::BoxError, fill::stream};
 use cudnn_layers::activation::{self, Activation};
 use cudnn_layers::dropout::{self, Dropout};
 use cudnn_layers::scale::{self, Affine, AffineGradients};
 use cudnn_layers::{AxisExtents, bias, copy};
+use files::digest::fnv1a;
 use tensor::{AxisOrder, Device, Format, TensorType, View};
 
 /// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign, and there adds the bias of
@@ -109,7 +110,7 @@ pub(super) struct DropoutLayer {
 
 impl DropoutLayer {
     pub(super) fn new(params: &DropoutParams, place: &Place<'_>) -> Self {
-        let seed = stream(&place.layer.name) ^ place.options.seed;
+        let seed = fnv1a(place.layer.name.bytes()) ^ place.options.seed;
         Self { ratio: params.ratio, seed, identity: place.net.state.phase == Phase::Test }
     }
 

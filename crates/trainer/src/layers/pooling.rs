@@ -19,8 +19,7 @@ impl Pooling {
 impl Layer for Pooling {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
-        let geometry = self.params.geometry(images("pooling", x)?);
-        let g = geometry.validate().map_err(|error| error.to_string())?;
+        let g = self.params.geometry(images("pooling", x)?).validate().map_err(|error| error.to_string())?;
         self.extents = Some(g);
         let (saved, absorbs) = match self.params.method {
             PoolingMethod::Max => (pooling::mask(&g), Absorbed::Both),

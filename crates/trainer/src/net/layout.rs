@@ -124,8 +124,7 @@ impl NetLayout {
     }
 }
 
-/// Where the elements of a blob of this type lie, by their number in the order of NCHW. There may be several blobs
-/// behind each other.
+/// Where the elements of a blob of this type, or of several in a row, lie, by their number in the order of NCHW.
 fn places(blob: &TensorType) -> impl Fn(usize) -> usize {
     let (channels, pixels) = match blob.format().layout {
         AxisOrder::Nchw => (1, 1),

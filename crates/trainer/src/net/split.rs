@@ -41,9 +41,8 @@ fn copies(layer: &mut LayerSpec) -> Vec<LayerSpec> {
         if !before.insert(bottom.clone()) {
             let copy = format!("{bottom}_{}_{index}_split", layer.name);
             let blob = std::mem::replace(&mut layer.bottoms[index], copy.clone());
-            let [name, top] = [copy.clone(), copy];
-            let blobs = [vec![blob], vec![top]];
-            copies.push(LayerSpec::new(name, LayerKind::Split, blobs, layer.location.clone()));
+            let blobs = [vec![blob], vec![copy.clone()]];
+            copies.push(LayerSpec::new(copy, LayerKind::Split, blobs, layer.location.clone()));
         }
     }
     copies

@@ -81,8 +81,7 @@ impl Planning {
 
 /// The costs of an iteration of a net of which nothing was measured: its kernels take neither time nor workspace.
 pub fn estimated_costs(net: &Net, rates: Rates) -> Costs {
-    let outline = net.outline(true);
-    let mut costs = costs(&outline, None, &estimated(net, rates), rates.host);
+    let mut costs = costs(&net.outline(true), None, &estimated(net, rates), rates.host);
     let convolutions = net.graph().nodes.iter().zip(&mut costs.nodes);
     for (_, passes) in convolutions.filter(|(node, _)| node.spec.kind.type_name() == "Convolution") {
         passes.iter_mut().for_each(|pass| pass.front = vec![Cost { time_ms: 0.0, workspace: Bytes::ZERO }]);
@@ -95,8 +94,7 @@ fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes, host: B
     let mut of_node: HashMap<&str, [Vec<Vec<Cost>>; 2]> = HashMap::new();
     for (kernel, set) in fronts.into_iter().flat_map(Fronts::iter) {
         let pass = usize::from(kernel.id.op != ConvOp::Forward);
-        let points = set.iter().map(Configuration::cost).collect();
-        of_node.entry(&kernel.name).or_default()[pass].push(points);
+        of_node.entry(&kernel.name).or_default()[pass].push(set.iter().map(Configuration::cost).collect());
     }
     let node = |(node, rest_ms): (&OutlineNode, &[f64; 3])| {
         let fronts = of_node.remove(node.name.as_str()).unwrap_or_default();

@@ -113,8 +113,7 @@ impl Nccl {
         group.on_failure(move || of_others.upgrade().iter().for_each(|communicator| communicator.abort()));
         let (compute, stream) = (cuda.stream().clone(), cuda.new_stream()?);
         let ready = (0..=buckets).map(|_| compute.event()).collect::<Result<_, _>>()?;
-        let done = stream.event()?;
-        Ok(Self { communicator, compute, stream, ready, done })
+        Ok(Self { communicator, compute, ready, done: stream.event()?, stream })
     }
 
     /// The next sum begins after what is computed now; number `index` of an iteration.

@@ -187,8 +187,7 @@ impl Tensors {
         self.metadata.get(key).map(String::as_str)
     }
 
-    /// What the metadata hold under `key` in JSON, if anything. Errors begin with `subject` and a verb, such as `its
-    /// plans are`.
+    /// What the metadata hold under `key` in JSON, if anything. Errors begin with `subject`, such as `its plans are`.
     ///
     /// # Errors
     /// [`SnapshotError::Refused`] for what cannot be read or does not pass `check`.
@@ -222,13 +221,9 @@ impl Tensors {
             self.bytes(name, shape.as_ref())?;
             known.insert(name);
         }
-        match self.index.iter().find(|(name, _)| !known.contains(name.as_str())) {
-            None => Ok(()),
-            Some((name, (shape, _))) => {
-                Err(self
-                    .other_net(format!("it has a tensor {name} of shape {shape:?}, which this net has not")))
-            }
-        }
+        let other = self.index.iter().find(|(name, _)| !known.contains(name.as_str()));
+        let Some((name, (shape, _))) = other else { return Ok(()) };
+        Err(self.other_net(format!("it has a tensor {name} of shape {shape:?}, which this net has not")))
     }
 
     /// Copies a tensor out, bit by bit.
@@ -245,18 +240,14 @@ impl Tensors {
 
     /// The elements of a tensor, little-endian. Files of Caffe have ones before a shape of fewer axes.
     pub(super) fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], SnapshotError> {
-        match self.index.get(name) {
+        let difference = match self.index.get(name) {
             Some((shape, range)) if behind_ones(shape) == behind_ones(expected) => {
-                Ok(&self.data[range.clone()])
+                return Ok(&self.data[range.clone()]);
             }
-            Some((shape, _)) => {
-                Err(self
-                    .other_net(format!("{name} has the shape {shape:?} in it, but {expected:?} in this net")))
-            }
-            None => Err(self.other_net(format!(
-                "it has no tensor {name}, which this net has with the shape {expected:?}"
-            ))),
-        }
+            Some((shape, _)) => format!("{name} has the shape {shape:?} in it, but {expected:?} in this net"),
+            None => format!("it has no tensor {name}, which this net has with the shape {expected:?}"),
+        };
+        Err(self.other_net(difference))
     }
 
     pub(super) fn other_net(&self, difference: String) -> SnapshotError {

@@ -9,8 +9,7 @@ const OTHERS: [(&[u8], &str); 2] = [
     (b"\x89HDF", "it is an HDF5 file; save the net as .caffemodel or safetensors"),
 ];
 
-/// Reads a file of weights: a safetensors file, our own or another program's, or a caffemodel. Which it is follows from
-/// its content.
+/// Reads a file of weights: a safetensors file of any program, or a caffemodel. Its content tells which it is.
 ///
 /// # Errors
 /// Those of [`load_tensors`](super::load_tensors); [`SnapshotError::Refused`] for a solver state.
@@ -25,8 +24,7 @@ pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
     if tensors.metadata(state::KEY).is_none() {
         return Ok(tensors);
     }
-    let what = "is a solver state (the momentum of a training), not weights";
-    Err(SnapshotError::refused(path, what))
+    Err(SnapshotError::refused(path, "is a solver state (the momentum of a training), not weights"))
 }
 
 /// Key of the names of classes in the metadata of weights.

@@ -118,6 +118,11 @@ impl Training {
         Ok((Self { spec, seed, settings }, nets))
     }
 
+    /// What the solver file says, with the end that `epochs` have.
+    pub fn spec(&self) -> &SolverSpec {
+        &self.spec
+    }
+
     /// The seed of everything random.
     pub fn seed(&self) -> u64 {
         self.seed

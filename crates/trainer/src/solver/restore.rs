@@ -98,8 +98,7 @@ impl Solver {
 
     fn tensors(&self, which: Which) -> Result<Vec<HostTensor<'_>>, CudaError> {
         let kept = self.running.kept(which).map(|(_, param, dims, span)| {
-            let values = self.running.read_param(param, span)?;
-            Ok((param.name.as_str(), dims, values))
+            Ok((param.name.as_str(), dims, self.running.read_param(param, span)?))
         });
         kept.collect()
     }

@@ -1,8 +1,7 @@
-//! What there is to watch of a training: how far it is, what its net says, how good its tests were. What is counted is
-//! in snapshots.
+//! What there is to watch of a training: how far it is, what its net says, how good tests were. Snapshots keep counts.
 
-use super::{Solver, TestOutput, Training};
-use crate::{error::NetError, spec::SolverSpec};
+use super::{Solver, TestOutput};
+use crate::error::NetError;
 use std::collections::BTreeMap;
 
 /// The bits of the lowest loss of a test.
@@ -15,13 +14,6 @@ const SINCE: &str = "tests_since_best";
 const JUDGED: &str = "judged_iteration";
 /// How the names of the last losses begin, each with its place.
 const RECENT: &str = "recent_loss_";
-
-impl Training {
-    /// What the solver file says, with the end that `epochs` have.
-    pub fn spec(&self) -> &SolverSpec {
-        &self.spec
-    }
-}
 
 impl Solver {
     /// The seed of everything random.

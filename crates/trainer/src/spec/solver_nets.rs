@@ -87,7 +87,6 @@ impl Nets {
 fn sources(solver: &mut Reader<'_>, file: &Path, inline: &str, named: &str) -> Result<Vec<NetSource>> {
     let mut nets =
         solver.read_all(inline, |net| Ok(NetSource::Inline(Box::new(NetSpec::read(net, file)?))))?;
-    let paths = solver.list::<String>(named)?;
-    nets.extend(paths.iter().map(|path| NetSource::File(resolve(file, path))));
+    nets.extend(solver.list::<String>(named)?.iter().map(|path| NetSource::File(resolve(file, path))));
     Ok(nets)
 }

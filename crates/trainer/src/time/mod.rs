@@ -96,8 +96,7 @@ fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetE
 /// What the `clock` has seen of `running`: sums become means.
 fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> TimeReport {
     let average = |total_ms: f64| total_ms / report.iterations_ms.len().max(1) as f64;
-    let net = &running.nets()[0];
-    let nodes = &net.graph().nodes;
+    let nodes = &running.nets()[0].graph().nodes;
     let layers = nodes.iter().zip(&layers).map(|(node, &[forward_ms, backward_ms])| LayerTime {
         name: node.spec.name.clone(),
         type_name: node.spec.kind.type_name(),
@@ -108,8 +107,7 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
         let (layer, op) = (&planned.kernel.name, planned.kernel.id.op);
         let node = nodes.iter().position(|node| node.spec.name == *layer);
         let measured_ms = node.and_then(|node| median(kernels.get(&(node, op))?)).unwrap_or(0.0);
-        let planned_ms = planned.time_ms();
-        KernelTime { layer: layer.clone(), op, planned_ms, measured_ms }
+        KernelTime { layer: layer.clone(), op, planned_ms: planned.time_ms(), measured_ms }
     });
     TimeReport {
         layers: layers.collect(),
