@@ -103,45 +103,31 @@ fn side_by_side(whole: &TensorType, axis: usize, parts: &[TensorType]) -> Vec<Co
     parts.iter().map(place).collect()
 }
 
-/// Parts of a blob along one axis: the opposite of [`Concat`].
-pub(super) struct Slice {
-    params: SliceParams,
-    tops: usize,
-    /// Empty until the layer is declared.
-    extents: Vec<Columns>,
-}
+/// Parts of a blob along one axis, so many as there are tops: the opposite of [`Concat`].
+pub(super) type Slice = Declared<(SliceParams, usize), Vec<Columns>>;
 
-impl Slice {
-    pub(super) fn new(params: &SliceParams, tops: usize) -> Self {
-        Self { params: params.clone(), tops, extents: Vec::new() }
-    }
-
-    /// Where the tops begin and end along an axis of `extent`.
-    fn bounds(&self, extent: usize) -> Result<Vec<usize>, String> {
-        let (points, tops) = (&self.params.points, self.tops);
-        match points.len() {
-            0 if extent.is_multiple_of(tops) => Ok((0..=tops).map(|top| top * (extent / tops)).collect()),
-            0 => Err(format!("{tops} tops do not share {extent} evenly; slice_point says where each begins")),
-            given if given + 1 != tops => {
-                Err(format!("{tops} tops need {} slice_points, not {given}", tops - 1))
-            }
-            _ if points[0] == 0 || points.last().is_some_and(|&last| last >= extent) => {
-                Err(format!("the slice_points {points:?} are not all inside an axis of {extent}"))
-            }
-            _ => Ok([&[0], &points[..], &[extent]].concat()),
+/// Where `tops` begin and end along an axis of `extent`, if they do at `points`.
+fn bounds(points: &[usize], tops: usize, extent: usize) -> Result<Vec<usize>, String> {
+    match points.len() {
+        0 if extent.is_multiple_of(tops) => Ok((0..=tops).map(|top| top * (extent / tops)).collect()),
+        0 => Err(format!("{tops} tops do not share {extent} evenly; slice_point says where each begins")),
+        given if given + 1 != tops => Err(format!("{tops} tops need {} slice_points, not {given}", tops - 1)),
+        _ if points[0] == 0 || points.last().is_some_and(|&last| last >= extent) => {
+            Err(format!("the slice_points {points:?} are not all inside an axis of {extent}"))
         }
+        _ => Ok([&[0], points, &[extent]].concat()),
     }
 }
 
 impl Layer for Slice {
     fn reads(&self, _: usize, shape: &TensorType, format: Format) -> Format {
-        order_for(axis_of(shape, self.params.axis).ok(), format)
+        order_for(axis_of(shape, self.params.0.axis).ok(), format)
     }
 
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let whole = &bottoms[0];
-        let axis = axis_of(whole, self.params.axis)?;
-        let bounds = self.bounds(whole.dim(axis))?;
+        let (whole, (SliceParams { axis, points }, tops)) = (&bottoms[0], &self.params);
+        let axis = axis_of(whole, *axis)?;
+        let bounds = bounds(points, *tops, whole.dim(axis))?;
         let part = |ends: &[usize]| {
             let mut dims = whole.dims().to_vec();
             dims[axis] = ends[1] - ends[0];

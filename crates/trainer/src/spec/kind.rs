@@ -48,7 +48,7 @@ macro_rules! layer_types {
         Eltwise(params: EltwiseParams), 2..=MANY, 1..=1 => Plain(Eltwise(params.operation.clone()));
             "Sum, product or maximum of blobs"
         Concat(params: ConcatParams), 1..=MANY, 1..=1 => Plain(Concat::new(params)); "Blobs joined along an axis"
-        Slice(params: SliceParams), 1..=1, 1..=MANY => Plain(Slice::new(params, place.layer.tops.len()));
+        Slice(params: SliceParams), 1..=1, 1..=MANY => Plain(Slice::new(&(params.clone(), place.layer.tops.len())));
             "A blob cut along an axis"
         Split, 1..=1, 1..=MANY => Plain(Split { tops: place.layer.tops.len() });
             "Copies its bottom to every top; a net needs it only if it is written out"
