@@ -107,9 +107,7 @@ impl BatchSource {
             let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
             slots.find_map(|slot| fill(scratch, slot))
         };
-        if let Some(error) = error {
-            return Err(error);
-        }
+        error.map_or(Ok(()), Err)?;
         *position += self.options.stride();
         Ok(())
     }

@@ -44,21 +44,20 @@ pub struct Net {
 
 /// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, in its turn.
 fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
-    for node in &graph.nodes {
+    let Graph { nodes, values, .. } = graph;
+    for node in nodes {
         let (axis, ignored) = match &node.spec.kind {
             LayerKind::SoftmaxWithLoss(params) => (params.axis, params.ignore_label),
             LayerKind::Accuracy(params) => (params.axis, params.ignore_label),
             _ => continue,
         };
-        let mut labels = node.bottoms[1];
-        let mut source = &graph.nodes[graph.values[labels].producer];
-        while let LayerKind::Split | LayerKind::Flatten(_) | LayerKind::Reshape(_) = source.spec.kind {
-            labels = source.bottoms[0];
-            source = &graph.nodes[graph.values[labels].producer];
+        let producer = |value: ValueId| values[value].producer;
+        let mut source = producer(node.bottoms[1]);
+        while let LayerKind::Split | LayerKind::Flatten(_) | LayerKind::Reshape(_) = nodes[source].spec.kind {
+            source = producer(nodes[source].bottoms[0]);
         }
-        let set =
-            layers[graph.values[labels].producer].data().and_then(DataLayer::loader).map(Loader::dataset);
-        let scores = &graph.values[node.bottoms[0]].shape;
+        let set = layers[source].data().and_then(DataLayer::loader).map(Loader::dataset);
+        let scores = &values[node.bottoms[0]].shape;
         let (Some(set), Some(axis)) = (set, scores.axis(i64::from(axis))) else { continue };
         set.check_labels(scores.dims()[axis], ignored).map_err(|error| NetError::layer(&node.spec, error))?;
     }

@@ -50,10 +50,8 @@ impl Profiler for Interruptible<'_> {
 
 /// Opens a profiler of the GPU `ordinal`, which may be `device` itself.
 fn worker(device: &Device, ordinal: usize, options: ProfileOptions) -> OpenProfiler {
-    let own = match device {
-        Device::Cuda(own) if own.info().ordinal == ordinal => Some(device.clone()),
-        _ => None,
-    };
+    let is_own = matches!(device, Device::Cuda(own) if own.info().ordinal == ordinal);
+    let own = is_own.then(|| device.clone());
     Box::new(move || {
         let device = match &own {
             Some(own) => own.clone(),

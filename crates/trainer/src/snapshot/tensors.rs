@@ -76,7 +76,7 @@ fn header(tensors: &[NamedTensor], metadata: &BTreeMap<String, String>, checksum
 }
 
 /// The tensors of a file, in memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tensors {
     path: PathBuf,
     data: Vec<u8>,
@@ -156,8 +156,7 @@ fn of_f16(half: u16) -> f32 {
 impl Tensors {
     /// Of the file at `path`, which is none of safetensors.
     pub(super) fn foreign(path: &Path) -> Self {
-        let (index, metadata) = Default::default();
-        Self { path: path.to_owned(), data: Vec::new(), index, metadata, checksum: 0 }
+        Self { path: path.to_owned(), ..Self::default() }
     }
 
     /// Adds a tensor, or replaces the one of this name.

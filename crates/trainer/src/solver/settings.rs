@@ -26,14 +26,12 @@ impl Training {
         let list = |what: &str, names: Vec<String>| {
             (!names.is_empty()).then(|| format!("{what}{}", names.join(", ")))
         };
-        let changes: Vec<String> = [
+        let changes = [
             list("", differing(&state.settings, &self.settings)),
             list("no position is recorded, so data start from the beginning: ", restarted),
             list("there is a position of data that are not read: ", unread),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        ];
+        let changes = changes.into_iter().flatten().collect::<Vec<_>>().join("; ");
         let mut runs =
             plan.iter().flat_map(|plan| &plan.kernels).flat_map(|kernel| kernel.configuration.runs());
         let is_exact = runs.all(|run| run.micro.deterministic);
@@ -56,7 +54,6 @@ impl Training {
             }
         };
         let changed = (!changes.is_empty()).then(|| {
-            let changes = changes.join("; ");
             format!(
                 "not as when the snapshot was written, so training does not resume bit-exactly: {changes}"
             )
