@@ -77,7 +77,6 @@ pub use measure::{
 };
 pub use model::{
     ARENA_ALIGNMENT, Algorithm, BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, Cost, DesirableSet,
-    Dtype, InvalidMeasurement, Kernel, KernelId, Layout, Math, Measurement, ParseBytesError,
-    ParsePolicyError, Run, WdSolver, WorkspacePolicy,
+    Dtype, Kernel, KernelId, Layout, Math, Measurement, Run, Unusable, WdSolver, WorkspacePolicy,
 };
-pub use table::{CostTable, CostTableError, DeviceHeader, MergeError};
+pub use table::{CostTable, CostTableError, DeviceHeader};

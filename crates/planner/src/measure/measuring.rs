@@ -1,7 +1,7 @@
 //! A profiler at work on a table.
 
 use super::profiler::{Profiler, ProfilerError, Request, RequestError};
-use crate::model::{Kernel, KernelId, Measurement};
+use crate::model::{Kernel, Measurement};
 use crate::table::CostTable;
 use thiserror::Error;
 
@@ -85,8 +85,8 @@ impl<'m> Measuring<'m> {
             Ok(())
         });
         served.map_err(|RequestError { index, source }| {
-            let (kernel, Request { kernel: id, micro_batch, .. }) = &wanted[index];
-            ProfileError { kernel: kernel.to_string(), id: *id, micro_batch: *micro_batch, source }
+            let (kernel, Request { micro_batch, .. }) = &wanted[index];
+            ProfileError { at: format!("{kernel} ({}) at micro-batch {micro_batch}", kernel.id.shape), source }
         })
     }
 
@@ -98,14 +98,9 @@ impl<'m> Measuring<'m> {
 
 /// Profiling stopped at one kernel.
 #[derive(Debug, Error)]
-#[error("cannot profile {kernel} ({}) at micro-batch {micro_batch}: {source}", id.shape)]
+#[error("cannot profile {at}: {source}")]
 pub struct ProfileError {
-    /// The kernel, as in `conv2 Forward`.
-    pub kernel: String,
-    /// What it computes.
-    pub id: KernelId,
-    /// Samples of the failed measurement.
-    pub micro_batch: u32,
-    /// What the profiler said, or an [`InvalidMeasurement`](crate::InvalidMeasurement) it returned.
+    at: String,
+    /// What the profiler said, or what is impossible about a measurement that it returned.
     pub source: ProfilerError,
 }

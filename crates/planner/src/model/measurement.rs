@@ -1,9 +1,8 @@
 //! A measured algorithm at one micro-batch size.
 
-use super::units::Bytes;
+use super::units::{Bytes, Unusable};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
-use thiserror::Error;
 
 /// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to clone.
 /// Prints without the values of knobs that names of cuDNN's engines end in: `ENG62_K2=18_K27=2` as `ENG62`.
@@ -87,7 +86,7 @@ impl Measurement {
     }
 
     /// Checks that the numbers can be planned with, and belong to `micro_batch` samples.
-    pub(crate) fn validate(&self, micro_batch: u32) -> Result<(), InvalidMeasurement> {
+    pub(crate) fn validate(&self, micro_batch: u32) -> Result<(), Unusable> {
         let Self { time_ms, shared_ms, max_error, micro_batch: found, .. } = *self;
         let reason = if found != micro_batch || found == 0 {
             format!("was measured at micro-batch {found} in a group for micro-batch {micro_batch}")
@@ -100,15 +99,6 @@ impl Measurement {
         } else {
             return Ok(());
         };
-        Err(InvalidMeasurement { algorithm: self.algorithm.clone(), reason })
+        Err(Unusable(format!("{} {reason}", self.algorithm)))
     }
-}
-
-/// A measurement that cannot be planned with: it is about another number of samples than its group, or about none, or a
-/// time or an error is impossible.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{algorithm} {reason}")]
-pub struct InvalidMeasurement {
-    algorithm: Algorithm,
-    reason: String,
 }

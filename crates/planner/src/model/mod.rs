@@ -11,8 +11,8 @@ mod units;
 pub use configuration::{Configuration, Cost, Run};
 pub use front::DesirableSet;
 pub use kernel::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
-pub use measurement::{Algorithm, InvalidMeasurement, Measurement};
-pub use policy::{BatchSizePolicy, ParsePolicyError, WdSolver, WorkspacePolicy};
-pub use units::{ARENA_ALIGNMENT, Bytes, ParseBytesError};
+pub use measurement::{Algorithm, Measurement};
+pub use policy::{BatchSizePolicy, WdSolver, WorkspacePolicy};
+pub use units::{ARENA_ALIGNMENT, Bytes, Unusable};
 
 pub(crate) use configuration::faster;

@@ -18,13 +18,12 @@ macro_rules! chosen_by_name {
         printed!($of { $($value: $name),* });
 
         impl std::str::FromStr for $of {
-            type Err = ParsePolicyError;
+            type Err = Unusable;
 
-            fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
-                let found = [$(Self::$value),*].into_iter().find(|value| {
-                    value.to_string().eq_ignore_ascii_case(text)
-                });
-                found.ok_or(ParsePolicyError { kind: $kind, text: text.into(), choices: $choices })
+            fn from_str(text: &str) -> Result<Self, Unusable> {
+                let found = [$(($name, Self::$value)),*].into_iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+                let unknown = || Unusable(format!("\"{text}\" is no {}: choose {}", $kind, $choices));
+                found.map(|(_, value)| value).ok_or_else(unknown)
             }
         }
     };

@@ -2,8 +2,8 @@
 //! divides a total.
 
 use super::names::{chosen_by_name, printed};
+use super::units::Unusable;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Which micro-batch sizes are measured and used, in the paper's spelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,12 +80,3 @@ pub enum WdSolver {
 }
 
 chosen_by_name!(WdSolver, "WD solver" { Exact: "exact", Ilp: "ilp" } "exact or ilp");
-
-/// A text that names no policy.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{text}\" is no {kind}: choose {choices}")]
-pub struct ParsePolicyError {
-    kind: &'static str,
-    text: String,
-    choices: &'static str,
-}

@@ -110,22 +110,22 @@ impl fmt::Display for Bytes {
 }
 
 impl FromStr for Bytes {
-    type Err = ParseBytesError;
+    type Err = Unusable;
 
-    fn from_str(text: &str) -> Result<Self, ParseBytesError> {
+    fn from_str(text: &str) -> Result<Self, Unusable> {
+        let no_size = |reason: &str| Unusable(format!("\"{text}\" is not a size: {reason}"));
         let trimmed = text.trim();
         if trimmed.is_empty() {
-            return Err(ParseBytesError("a size is missing: write bytes or a unit, such as 64MiB".into()));
+            return Err(Unusable("a size is missing: write bytes or a unit, such as 64MiB".into()));
         }
         if trimmed.starts_with('-') {
-            return Err(ParseBytesError::new(text, "it is negative"));
+            return Err(no_size("it is negative"));
         }
         let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = (&trimmed[..end], trimmed[end..].trim_start());
         let units = "use B, KiB, MiB, GiB, TiB or KB, MB, GB, TB";
-        let no_unit = || ParseBytesError::new(text, &format!("\"{unit}\" is no unit ({units})"));
-        scale(number, multiplier(unit).ok_or_else(no_unit)?)
-            .map_err(|reason| ParseBytesError::new(text, reason))
+        let no_unit = || no_size(&format!("\"{unit}\" is no unit ({units})"));
+        scale(number, multiplier(unit).ok_or_else(no_unit)?).map_err(no_size)
     }
 }
 
@@ -164,13 +164,8 @@ fn scale(number: &str, multiplier: u64) -> Result<Bytes, &'static str> {
     total.map(Bytes).ok_or("it is larger than 2^64 - 1 bytes")
 }
 
-/// A text that is no size, in a sentence.
+/// A text that is no size or policy, a measurement that is impossible, or a cost table that belongs to another device: a
+/// sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct ParseBytesError(String);
-
-impl ParseBytesError {
-    fn new(text: &str, reason: &str) -> Self {
-        Self(format!("\"{text}\" is not a size: {reason}"))
-    }
-}
+pub struct Unusable(pub(crate) String);

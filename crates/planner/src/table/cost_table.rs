@@ -1,9 +1,8 @@
 //! The measurements of one device.
 
-use crate::model::{Algorithm, BatchSizePolicy, InvalidMeasurement, Kernel, KernelId, Measurement};
+use crate::model::{Algorithm, BatchSizePolicy, Kernel, KernelId, Measurement, Unusable};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use thiserror::Error;
 
 /// Where and how a cost table was measured, as free text for the reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,13 +63,8 @@ impl CostTable {
     ///
     /// # Errors
     /// When a measurement is about another size, or a time or error is negative or not finite.
-    pub fn insert(
-        &mut self,
-        kernel: KernelId,
-        micro_batch: u32,
-        measurements: Vec<Measurement>,
-    ) -> Result<(), InvalidMeasurement> {
-        self.insert_group(kernel, micro_batch, Group { rows: measurements, is_partial: false })
+    pub fn insert(&mut self, id: KernelId, size: u32, rows: Vec<Measurement>) -> Result<(), Unusable> {
+        self.store(id, size, Group { rows, is_partial: false })
     }
 
     /// Stores measurements of some algorithms of one kernel and size, each in place of the one that it had. Unless all
@@ -78,30 +72,20 @@ impl CostTable {
     ///
     /// # Errors
     /// As [`insert`](CostTable::insert).
-    pub fn insert_some(
-        &mut self,
-        kernel: KernelId,
-        micro_batch: u32,
-        measurements: Vec<Measurement>,
-    ) -> Result<(), InvalidMeasurement> {
-        self.insert_group(kernel, micro_batch, Group { rows: measurements, is_partial: true })
+    pub fn insert_some(&mut self, id: KernelId, size: u32, rows: Vec<Measurement>) -> Result<(), Unusable> {
+        self.store(id, size, Group { rows, is_partial: true })
     }
 
     /// Stores what a table or a line of one has: a partial group beside what there is.
-    pub(crate) fn insert_group(
-        &mut self,
-        kernel: KernelId,
-        micro_batch: u32,
-        group: Group,
-    ) -> Result<(), InvalidMeasurement> {
-        group.rows.iter().try_for_each(|row| row.validate(micro_batch))?;
-        let sizes = self.groups.entry(kernel).or_default();
-        match sizes.get_mut(&micro_batch).filter(|_| group.is_partial) {
+    pub(crate) fn store(&mut self, id: KernelId, size: u32, group: Group) -> Result<(), Unusable> {
+        group.rows.iter().try_for_each(|row| row.validate(size))?;
+        let sizes = self.groups.entry(id).or_default();
+        match sizes.get_mut(&size).filter(|_| group.is_partial) {
             Some(Group { rows, .. }) => {
                 rows.retain(|row| group.rows.iter().all(|other| other.algorithm != row.algorithm));
                 rows.extend(group.rows);
             }
-            None => drop(sizes.insert(micro_batch, group)),
+            None => drop(sizes.insert(size, group)),
         }
         Ok(())
     }
@@ -112,7 +96,7 @@ impl CostTable {
     /// # Errors
     /// When `other` was measured on another device, with another version of the library or another number of threads;
     /// the table stays as it is.
-    pub fn merge(&mut self, other: Self) -> Result<(), MergeError> {
+    pub fn merge(&mut self, other: Self) -> Result<(), Unusable> {
         let (ours, theirs) = (&self.device, &other.device);
         for (what, ours, theirs) in [
             ("device", &ours.name, &theirs.name),
@@ -120,12 +104,14 @@ impl CostTable {
             ("number of threads", &ours.threads, &theirs.threads),
         ] {
             if ours != theirs {
-                return Err(MergeError { what, ours: ours.clone(), theirs: theirs.clone() });
+                return Err(Unusable(format!(
+                    "cannot merge cost tables: their {what} differs, \"{ours}\" and \"{theirs}\""
+                )));
             }
         }
         for (kernel, sizes) in other.groups {
             for (micro_batch, group) in sizes {
-                self.insert_group(kernel, micro_batch, group).expect("a table's measurements are valid");
+                self.store(kernel, micro_batch, group).expect("a table's measurements are valid");
             }
         }
         Ok(())
@@ -225,16 +211,4 @@ impl CostTable {
 
 fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a number as it was printed")
-}
-
-/// Two cost tables that must not be mixed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("cannot merge cost tables: their {what} differs, \"{ours}\" and \"{theirs}\"")]
-pub struct MergeError {
-    /// What differs: the device, the library version or the number of threads.
-    pub what: &'static str,
-    /// That of the table that was to grow.
-    pub ours: String,
-    /// That of the other.
-    pub theirs: String,
 }

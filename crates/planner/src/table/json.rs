@@ -2,7 +2,7 @@
 //! and shipped as text.
 
 use super::cost_table::{CostTable, DeviceHeader, Group};
-use crate::model::{InvalidMeasurement, KernelId, Measurement};
+use crate::model::{KernelId, Measurement, Unusable};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -67,10 +67,10 @@ impl CostTable {
         let mut table = Self::new(header.device);
         let mut skipped = Vec::new();
         for (line, text) in lines {
-            let invalid = |error: InvalidMeasurement| CostTableError { line, reason: error.to_string() };
+            let invalid = |error: Unusable| CostTableError { line, reason: error.to_string() };
             let inserted = parse(line, text).and_then(|line: Line| {
                 let Line { kernel, micro_batch, measurements: rows, partial: is_partial } = line;
-                table.insert_group(kernel, micro_batch, Group { rows, is_partial }).map_err(invalid)
+                table.store(kernel, micro_batch, Group { rows, is_partial }).map_err(invalid)
             });
             skipped.extend(inserted.err());
         }

@@ -3,5 +3,5 @@
 mod cost_table;
 mod json;
 
-pub use cost_table::{CostTable, DeviceHeader, MergeError};
+pub use cost_table::{CostTable, DeviceHeader};
 pub use json::CostTableError;
