@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 /// Name of an algorithm, such as `WINOGRAD_4X4_3X3`. Every backend has its own, so this is a string, cheap to clone.
 /// Prints without the values of knobs that names of cuDNN's engines end in: `ENG62_K2=18_K27=2` as `ENG62`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
+#[serde(transparent)]
 pub struct Algorithm(Arc<str>);
 
 impl Algorithm {
@@ -25,18 +25,6 @@ impl Algorithm {
 impl From<&str> for Algorithm {
     fn from(name: &str) -> Self {
         Self::new(name)
-    }
-}
-
-impl From<String> for Algorithm {
-    fn from(name: String) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<Algorithm> for String {
-    fn from(algorithm: Algorithm) -> Self {
-        algorithm.as_str().to_owned()
     }
 }
 
