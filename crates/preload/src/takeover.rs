@@ -180,7 +180,7 @@ pub(crate) fn choose<'p>(
     let chosen = planned.as_ref().map_err(String::clone).and_then(within);
     let Some(path) = &Settings::get().report else { return chosen.ok() };
     let got = chosen.as_ref().ok().map(|&(_, got)| got);
-    let fastest = planned.as_ref().ok().and_then(|plan| plan.front.iter().last());
+    let fastest = planned.as_ref().ok().and_then(|plan| plan.front.last());
     let why = match (&chosen, fastest.filter(|&fastest| Some(fastest) != got)) {
         (Err(reason), _) => reason.clone(),
         (_, Some(fastest)) => {

@@ -68,7 +68,7 @@ impl Fronts {
     /// The least workspace that each kernel takes, under WD its segment.
     pub(crate) fn needs(&self, policy: WorkspacePolicy) -> Vec<Bytes> {
         let least = self.iter().map(|(_, set)| {
-            let workspace = set.iter().next().map(Configuration::workspace).unwrap_or_default();
+            let workspace = set.first().map(Configuration::workspace).unwrap_or_default();
             if policy == WorkspacePolicy::Wd { workspace.segment() } else { workspace }
         });
         least.collect()

@@ -35,7 +35,7 @@ impl PlannedKernel {
         available: Bytes,
         undivided: Option<&Measurement>,
     ) -> Self {
-        let fastest = front.set.iter().last().unwrap_or(configuration);
+        let fastest = front.set.last().unwrap_or(configuration);
         Self {
             kernel: kernel.clone(),
             configuration: configuration.clone(),

@@ -21,7 +21,7 @@ pub(crate) fn choose(
     let picks = std::iter::zip(&groups, division.picks);
     let planned =
         fronts.fronts().zip(picks).zip(undivided).map(|(((kernel, front), (group, pick)), undivided)| {
-            let configuration = front.set.iter().nth(pick).expect("a pick is an index of the set");
+            let configuration = front.set.get(pick).expect("a pick is an index of the set");
             PlannedKernel::new(kernel, front, configuration, group[pick].workspace + slack, undivided)
         });
     let binaries = groups.iter().map(Vec::len).sum();

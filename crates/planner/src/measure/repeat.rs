@@ -197,7 +197,7 @@ fn rests_on(table: &CostTable, planned: &PlannedKernel, options: &PlanOptions) -
     };
     let unused = unused.into_iter().filter(|row| !is_used(row));
     let others = desirable_set(unused, planned.kernel.mini_batch, planned.available);
-    let fastest = others.iter().last().filter(|other| other.time_ms() <= planned.time_ms() * (1.0 + NEAR));
+    let fastest = others.last().filter(|other| other.time_ms() <= planned.time_ms() * (1.0 + NEAR));
     fastest.into_iter().for_each(add);
     decisive
 }

@@ -2,6 +2,7 @@
 
 use super::{configuration::Configuration, units::Bytes};
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 
 /// Configurations of one kernel of which none is as good as another in both time and workspace (the paper's desirable
 /// set). Ordered by rising workspace, hence by strictly falling time; of exact ties the first inserted stays.
@@ -32,19 +33,13 @@ impl DesirableSet {
         let fitting = self.points.partition_point(|point| point.workspace() <= limit);
         fitting.checked_sub(1).map(|last| &self.points[last])
     }
+}
 
-    /// The configurations by rising workspace and falling time.
-    pub fn iter(&self) -> std::slice::Iter<'_, Configuration> {
-        self.points.iter()
-    }
+/// The configurations by rising workspace and falling time.
+impl Deref for DesirableSet {
+    type Target = [Configuration];
 
-    /// Number of configurations.
-    pub fn len(&self) -> usize {
-        self.points.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.points.is_empty()
+    fn deref(&self) -> &[Configuration] {
+        &self.points
     }
 }
