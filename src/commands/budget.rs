@@ -6,7 +6,7 @@ use crate::Error;
 use figures::{BudgetReport, ScheduleReport};
 use memory::policy::{BelowFloor, MemoryPolicy};
 use memory::{Action, ArenaLayout, Outline, Room};
-use planner::{Bytes, ConvOp, Fronts, Headroom, Kernel, Plan, PlanOptions};
+use planner::{Bytes, ConvOp, Fronts, Kernel, Plan, PlanOptions};
 use trainer::{Net, planning::Rates};
 
 /// A budget, and what it leaves to the kernels of a net.
@@ -48,7 +48,7 @@ impl<'k> Budget<'k> {
     pub(super) fn smallest(&self, origin: &Origin, options: &PlanOptions) -> Result<(Bytes, String), Error> {
         let table = &origin.planning.table;
         let fronts = Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into()))?;
-        let (smallest, kernel) = fronts.smallest_budget(&self.room);
+        let (smallest, kernel) = self.room.smallest_budget(&fronts);
         Ok((smallest, kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string)))
     }
 }

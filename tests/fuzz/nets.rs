@@ -5,7 +5,7 @@ use crate::harness::{Accepted, Input, Random, Verdict, fuzz};
 use crate::mutate::{Corpus, below, extent, extreme, one_in, pick};
 use microbatch::cudnn_layers::conv::{ConvBackend, geometry};
 use microbatch::planner::{
-    BatchSizePolicy, Bytes, Headroom, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
+    BatchSizePolicy, Bytes, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
     WorkspacePolicy,
 };
 use microbatch::trainer::layers::{BuildOptions, SyntheticData};

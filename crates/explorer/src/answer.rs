@@ -4,7 +4,7 @@ use crate::{question::PlanQuestion, state::Prepared};
 use ::memory::Room;
 use figures::PlanReport;
 use figures::study::{limit_figure, plan_figure};
-use planner::{BatchSizePolicy::Undivided, Headroom, PlanOptions};
+use planner::{BatchSizePolicy::Undivided, PlanOptions};
 use serde_json::{Value, json};
 use std::{error::Error, slice};
 
@@ -20,13 +20,13 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
     let [_, fronts] = &both;
     let (plan, curves) = if question.in_memory {
         let room = Room::new(slice::from_ref(&study.outline), 0, &study.kernels);
-        let (smallest, _) = fronts.smallest_budget(&room);
+        let (smallest, _) = room.smallest_budget(fronts);
         if options.limit < smallest {
             return Err(format!("the smallest budget with a plan is {}", smallest.exact()).into());
         }
         let limits = (0..study.kernels.len()).map(|kernel| room.limit(kernel, options.limit));
         let plan = fronts.plan_within(&limits.collect::<Vec<_>>(), options)?;
-        (plan, both.each_ref().map(|fronts| fronts.budget_curve(&room)))
+        (plan, both.each_ref().map(|fronts| room.budget_curve(fronts)))
     } else {
         (fronts.plan(options)?, both.each_ref().map(|fronts| fronts.curve(options.workspace_policy)))
     };

@@ -2,9 +2,8 @@
 
 use crate::number::{ms, times};
 use crate::table::Table;
-use planner::{
-    Bytes, CostTable, Curve, Fronts, Headroom, Kernel, Plan, PlanError, PlanOptions, WorkspacePolicy,
-};
+use memory::Room;
+use planner::{Bytes, CostTable, Curve, Fronts, Kernel, Plan, PlanError, PlanOptions, WorkspacePolicy};
 use serde::Serialize;
 use std::fmt;
 
@@ -48,12 +47,7 @@ impl BudgetReport {
     ///
     /// # Errors
     /// None, if the plan is of that table.
-    pub fn new(
-        budget: Bytes,
-        room: &dyn Headroom,
-        table: &CostTable,
-        plan: &Plan,
-    ) -> Result<Self, PlanError> {
+    pub fn new(budget: Bytes, room: &Room, table: &CostTable, plan: &Plan) -> Result<Self, PlanError> {
         let kernels: Vec<Kernel> = plan.kernels.iter().map(|planned| planned.kernel.clone()).collect();
         let limits: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.available).collect();
         let fronts = Fronts::new(&kernels, table, &plan.options)?;
@@ -64,7 +58,7 @@ impl BudgetReport {
             PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit: wd_total, ..plan.options.clone() };
         let taken = plan.kernels.iter().enumerate();
         let arena = taken.map(|(kernel, planned)| room.budget(kernel, planned.workspace)).max();
-        let curve = fronts.budget_curve(room);
+        let curve = room.budget_curve(&fronts);
         Ok(Self {
             budget,
             arena: arena.unwrap_or_else(|| room.least()),
@@ -79,8 +73,8 @@ impl BudgetReport {
             unlimited_time_ms: fronts.unlimited_time_ms(),
             price_ms_per_mib: curve.price_ms_per_mib(budget),
             curve,
-            smallest_budget: fronts.smallest_budget(room).0,
-            enough_budget: fronts.enough_budget(room),
+            smallest_budget: room.smallest_budget(&fronts).0,
+            enough_budget: room.enough_budget(&fronts),
         })
     }
 }

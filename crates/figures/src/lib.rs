@@ -7,7 +7,7 @@
 //! ```text
 //! Plan ───────────────► PlanReport ──────┬─► Comparison
 //! Plan, CostTable ────► ExplainReport    ├─► text (Display, Table)
-//! Plan, Headroom ─────► BudgetReport     └─► JSON (serde)
+//! Plan, Room ─────────► BudgetReport     └─► JSON (serde)
 //! Coverage, Noise ────► ProfilingReport
 //! MemoryReport ───────► MemoryEstimate, layer_table
 //! MemoryPlan ─────────► ScheduleReport

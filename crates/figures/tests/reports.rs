@@ -1,10 +1,12 @@
 //! Reports of a kernel whose costs are known in closed form: what they say, as text and as JSON.
 
 use figures::{BudgetReport, Comparison, ExplainReport, PlanReport, Ratio};
+use memory::{Outline, OutlineNode, OutlineParam, Room};
 use planner::{
-    Algorithm, BatchSizePolicy, Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Fronts, Headroom,
-    Kernel, KernelId, Layout, Math, Measurement, Plan, PlanOptions,
+    Algorithm, BatchSizePolicy, Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Fronts, Kernel,
+    KernelId, Layout, Math, Measurement, Plan, PlanOptions,
 };
+use std::slice;
 
 /// FFT takes 1 ms and for each sample 1 ms and 1 MiB of workspace, GEMM 4 ms a sample and nothing.
 fn table() -> (Kernel, CostTable) {
@@ -87,30 +89,23 @@ fn an_explanation_has_the_front_its_costs_and_what_was_refused() {
     }
 }
 
-/// 10 MiB that are always taken, and nothing else.
-struct Beside;
-
-impl Headroom for Beside {
-    fn least(&self) -> Bytes {
-        Bytes::mib(10)
-    }
-
-    fn limit(&self, _: usize, budget: Bytes) -> Bytes {
-        budget.saturating_sub(self.least())
-    }
-
-    fn budget(&self, _: usize, workspace: Bytes) -> Bytes {
-        self.least() + workspace
-    }
+/// What is beside the kernel: 10 MiB that are always taken, and nothing else.
+fn room(kernel: &Kernel) -> Room {
+    let (name, bytes, nothing) = ("w".to_owned(), Bytes::mib(10), Bytes::ZERO);
+    let param = OutlineParam { name, bytes, copy: nothing, trained: false, history: nothing };
+    let node = OutlineNode { name: kernel.name.clone(), ..OutlineNode::default() };
+    let outline = Outline { nodes: vec![node], params: vec![param], ..Outline::default() };
+    Room::new(&[outline], 0, slice::from_ref(kernel))
 }
 
 #[test]
 fn a_budget_says_what_it_takes_and_where_time_suffers() {
     let (kernel, table) = table();
     let options = PlanOptions::default();
+    let room = room(&kernel);
     let fronts = Fronts::new(&[kernel], &table, &options).unwrap();
     let plan = fronts.plan_within(&[Bytes::mib(2)], &options).unwrap();
-    let report = BudgetReport::new(Bytes::mib(12), &Beside, &table, &plan).unwrap();
+    let report = BudgetReport::new(Bytes::mib(12), &room, &table, &plan).unwrap();
     assert_eq!(
         (report.arena, report.wd_total, report.largest_limit),
         (Bytes::mib(12), Bytes::mib(2), Bytes::mib(2))

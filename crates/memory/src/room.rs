@@ -9,7 +9,9 @@ use crate::layout::ArenaLayout;
 use crate::outline::{Outline, Scratch};
 use crate::placement::{Placement, place};
 use crate::schedule::{Action, Buffer, Place, Residence, Schedule};
-use planner::{ARENA_ALIGNMENT as ALIGNMENT, Bytes, ConvOp, Headroom, Kernel};
+use planner::{
+    ARENA_ALIGNMENT as ALIGNMENT, Bytes, Configuration, ConvOp, Cost, Curve, DesirableSet, Fronts, Kernel,
+};
 use std::collections::HashMap;
 
 /// What the buffers of a net leave free at the action of every kernel. Lengths are in bytes.
@@ -46,20 +48,65 @@ impl Room {
         let holes = steps.iter().map(|step| beside.holes(order[&action(step)])).collect();
         Self { base: ArenaLayout::base(&nets).0, end: beside.placement.len, holes }
     }
-}
 
-impl Headroom for Room {
-    /// The arena if no kernel had any workspace.
-    fn least(&self) -> Bytes {
+    /// The arena if no kernel had any workspace: no budget is smaller.
+    pub fn least(&self) -> Bytes {
         Bytes(self.base + self.end)
     }
 
-    fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
+    /// The largest workspace that a kernel, by its index, can have within `budget`; nothing if the budget is too small
+    /// for the rest.
+    pub fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
         largest(&self.holes[kernel], budget.saturating_sub(Bytes(self.base)))
     }
 
-    fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
+    /// The smallest budget in which a kernel can have `workspace`.
+    pub fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
         Bytes(self.base + self.end.max(lowest_end(&self.holes[kernel], workspace)))
+    }
+
+    /// The smallest budget with a plan of `fronts`, those of the kernels, and the kernel that sets it, unless it is what
+    /// lies beside workspaces.
+    pub fn smallest_budget<'f>(&self, fronts: &'f Fronts) -> (Bytes, Option<&'f Kernel>) {
+        self.fitting(fronts, |set| set.first())
+    }
+
+    /// The budget in which every kernel can have its fastest configuration.
+    pub fn enough_budget(&self, fronts: &Fronts) -> Bytes {
+        self.fitting(fronts, |set| set.last()).0
+    }
+
+    /// The budget in which every kernel can have the configuration that `choose` says, and the kernel that sets it.
+    fn fitting<'f>(
+        &self,
+        fronts: &'f Fronts,
+        choose: impl Fn(&DesirableSet) -> Option<&Configuration>,
+    ) -> (Bytes, Option<&'f Kernel>) {
+        let mut needs = (self.least(), None);
+        for (index, (kernel, set)) in fronts.iter().enumerate() {
+            let workspace = choose(set).map(Configuration::workspace).unwrap_or_default();
+            let budget = self.budget(index, workspace);
+            if budget > needs.0 {
+                needs = (budget, Some(kernel));
+            }
+        }
+        needs
+    }
+
+    /// Planned time as a function of the budget: it falls where a kernel's room becomes enough for its next
+    /// configuration.
+    pub fn budget_curve(&self, fronts: &Fronts) -> Curve {
+        let sets = || fronts.iter().map(|(_, set)| set).enumerate();
+        let mut budgets: Vec<Bytes> = sets()
+            .flat_map(|(kernel, set)| set.iter().map(move |point| self.budget(kernel, point.workspace())))
+            .collect();
+        budgets.sort_unstable();
+        budgets.dedup();
+        Curve::new(budgets.into_iter().filter_map(|budget| {
+            let within = sets().map(|(kernel, set)| set.fastest_within(self.limit(kernel, budget)));
+            let time_ms = within.map(|chosen| chosen.map(Configuration::time_ms));
+            Some(Cost { workspace: budget, time_ms: time_ms.sum::<Option<f64>>()? })
+        }))
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Five rooms, each of which uses only those before it: `model` (sizes, kernels, measurements, configurations), `table`
 //! (the measurements of a device), `choose` (one kernel's best configuration under a limit: the dynamic programme, WR),
-//! `divide` (all kernels together: WD's division of a total, curves, budgets) and `measure` (what is measured).
+//! `divide` (all kernels together: WD's division of a total, curves) and `measure` (what is measured).
 //!
 //! Words, as in the µ-cuDNN paper (arXiv 1804.04806): a *kernel* is one [`ConvOp`] of one convolution layer; a
 //! *micro-configuration* is an algorithm with a micro-batch size, its time and its workspace; a [`Configuration`] is a
@@ -70,7 +70,7 @@ mod table;
 pub use choose::{
     Curve, DivisionReport, Explanation, Fronts, Plan, PlanError, PlanOptions, PlannedKernel, desirable_set,
 };
-pub use divide::{Division, Headroom, divide_exact, divide_ilp, plan};
+pub use divide::{Division, divide_exact, divide_ilp, plan};
 pub use measure::{
     Coverage, Done, EstimateError, Estimator, Noise, ProfileError, Profiler, ProfilerError, Progress,
     Request, RequestError, coverage, measured_pairs, profile, repeat,

@@ -14,7 +14,7 @@ pub struct Curve {
 impl Curve {
     /// The curve through `points`, which come by rising limit; those that are no faster than an earlier one are left
     /// out, and of equal limits the fastest stays.
-    pub(crate) fn new(points: impl IntoIterator<Item = Cost>) -> Self {
+    pub fn new(points: impl IntoIterator<Item = Cost>) -> Self {
         let mut curve = Self::default();
         for point in points {
             match curve.points.last_mut() {

@@ -37,6 +37,24 @@ impl Fronts {
         self.iter().map(|(_, set)| set.iter().take_while(within).map(cost).collect()).collect()
     }
 
+    /// The largest limit that is the same for all kernels and makes each choose something within its own of `limits`,
+    /// with the time then. What a kernel chooses only grows with its limit.
+    pub fn equal_limit(&self, limits: &[Bytes]) -> Option<Cost> {
+        let curve = self.curve(WorkspacePolicy::Wr);
+        let fits = |limit: Bytes| {
+            let choices = self.iter().map(|(_, set)| set.fastest_within(limit));
+            std::iter::zip(choices, limits)
+                .all(|(choice, limit)| choice.is_some_and(|choice| choice.workspace() <= *limit))
+        };
+        let fitting = curve.points().partition_point(|point| fits(point.workspace));
+        fitting.checked_sub(1).map(|last| curve.points()[last])
+    }
+
+    /// The time in any amount of memory.
+    pub fn unlimited_time_ms(&self) -> f64 {
+        self.iter().filter_map(|(_, set)| set.last()).map(Configuration::time_ms).sum()
+    }
+
     /// Every kernel has the same limit: the drops of all kernels in order of the limit.
     fn curve_of_equal_limits(&self) -> Curve {
         let (mut drops, mut time_ms) = (Vec::new(), 0.0);

@@ -1,6 +1,5 @@
-//! All kernels together: plans under any workspace policy, WD's division of a total, curves and budgets.
+//! All kernels together: plans under any workspace policy, WD's division of a total, and curves.
 
-mod budget;
 mod curves;
 mod division;
 mod hulls;
@@ -10,7 +9,6 @@ mod knapsack;
 mod plan;
 mod wd;
 
-pub use budget::Headroom;
 pub use division::Division;
 pub use ilp::divide_ilp;
 pub use knapsack::divide_exact;

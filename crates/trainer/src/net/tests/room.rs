@@ -6,8 +6,8 @@ use crate::testing::build;
 use cudnn_layers::conv::{ConvBackend, Convolver};
 use memory::Room;
 use planner::{
-    Bytes, CostTable, DeviceHeader, Fronts, Headroom, Kernel, Measurement, Plan, PlanOptions, Profiler,
-    ProfilerError, Request,
+    Bytes, CostTable, DeviceHeader, Fronts, Kernel, Measurement, Plan, PlanOptions, Profiler, ProfilerError,
+    Request,
 };
 use std::sync::Arc;
 use tensor::Cpu;
