@@ -1,6 +1,7 @@
 //! What there is to choose from: the desirable set of every kernel, identical kernels joined.
 
-use super::{dp::desirable_set, error::PlanError, options::PlanOptions};
+use super::dp::desirable_set;
+use super::options::{PlanError, PlanOptions};
 use crate::model::{
     BatchSizePolicy, Bytes, Configuration, DesirableSet, Kernel, KernelId, Measurement, WorkspacePolicy,
 };

@@ -2,8 +2,6 @@
 
 mod curve;
 mod dp;
-mod error;
-mod explain;
 mod fronts;
 mod options;
 mod plan;
@@ -11,11 +9,9 @@ mod wr;
 
 pub use curve::Curve;
 pub use dp::desirable_set;
-pub use error::PlanError;
-pub use explain::Explanation;
 pub use fronts::Fronts;
-pub use options::PlanOptions;
-pub use plan::{DivisionReport, Plan, PlannedKernel};
+pub use options::{PlanError, PlanOptions};
+pub use plan::{DivisionReport, Explanation, Plan, PlannedKernel};
 
 pub(crate) use fronts::{candidates, first_largest};
 pub(crate) use wr::choose;

@@ -1,7 +1,8 @@
-//! What a user wants of a plan.
+//! What a user wants of a plan, and why there is none.
 
-use crate::model::{BatchSizePolicy, Bytes, Measurement, WdSolver, WorkspacePolicy};
+use crate::model::{BatchSizePolicy, Bytes, Kernel, Measurement, WdSolver, WorkspacePolicy};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// What a user wants of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,5 +49,39 @@ impl PlanOptions {
         let deterministic = self.deterministic_only.then(|| "deterministic algorithms only".to_owned());
         let wanted: Vec<String> = error.into_iter().chain(deterministic).collect();
         if wanted.is_empty() { String::new() } else { format!(" with {}", wanted.join(" and ")) }
+    }
+}
+
+/// There is no plan, for a reason that is told in a sentence.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PlanError {
+    /// The cost table lacks a size that the policy wants.
+    #[error("{0}")]
+    NotMeasured(String),
+    /// No algorithm of a kernel covers its mini-batch, whatever the limit.
+    #[error("{0}")]
+    NoAlgorithm(String),
+    /// Not all kernels fit the limit, or under WD the total together.
+    #[error("{message}")]
+    Infeasible {
+        /// The smallest limit, or total, with a plan.
+        smallest: Bytes,
+        /// What does not fit.
+        message: String,
+    },
+    /// A kernel has no samples, or the ILP solver failed or gave no proven optimum (WD).
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl PlanError {
+    /// No configuration of `kernel` fits `limit`; the smallest one takes `smallest`.
+    pub(crate) fn beyond(kernel: &Kernel, policy: BatchSizePolicy, limit: Bytes, smallest: Bytes) -> Self {
+        let (limit, least) = (limit.exact(), smallest.exact());
+        let message = format!(
+            "{kernel} has no algorithm within the workspace limit of {limit} under the {policy} policy: the smallest feasible \
+             limit is {least}"
+        );
+        Self::Infeasible { smallest, message }
     }
 }

@@ -6,7 +6,8 @@
 //! buffer holds then, so every kernel may have a limit of its own.
 
 use super::fronts::{Fronts, first_largest};
-use super::{error::PlanError, options::PlanOptions, plan::PlannedKernel};
+use super::options::{PlanError, PlanOptions};
+use super::plan::PlannedKernel;
 use crate::model::{Bytes, WorkspacePolicy};
 
 /// The fastest configuration of every kernel, in order, that needs at most what `limit` gives the kernel of this index.
