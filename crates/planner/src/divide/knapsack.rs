@@ -15,7 +15,9 @@ use crate::model::{Bytes, Cost, faster};
 /// The fastest division of `total` among `groups`; `None` if a group is empty or the least workspaces do not fit.
 pub fn divide_exact(groups: &[Vec<Cost>], total: Bytes) -> Option<Division> {
     let relaxation = Relaxation::new(groups, total)?;
-    let positions = Search::new(&relaxation).run();
+    let best_ms = relaxation.time_ms(&relaxation.greedy);
+    let search = Search { relaxation: &relaxation, best_ms, best: None, changes: Vec::new() };
+    let positions = search.run();
     Some(Division::new(groups, relaxation.picks(&positions), relaxation.lower_bound_ms))
 }
 
@@ -61,12 +63,7 @@ struct Search<'r> {
     changes: Vec<Change>,
 }
 
-impl<'r> Search<'r> {
-    fn new(relaxation: &'r Relaxation) -> Search<'r> {
-        let best_ms = relaxation.time_ms(&relaxation.greedy);
-        Search { relaxation, best_ms, best: None, changes: Vec::new() }
-    }
-
+impl Search<'_> {
     /// The positions of the fastest division.
     fn run(mut self) -> Vec<usize> {
         let core = self.core();
@@ -129,11 +126,7 @@ impl<'r> Search<'r> {
     /// that the remaining groups have.
     fn bound_ms(&self, state: &State, rates: Rates) -> f64 {
         let free = self.relaxation.total.saturating_sub(state.workspace);
-        if free >= 0 {
-            state.time_ms - free as f64 * rates.best_saving
-        } else {
-            state.time_ms - free as f64 * rates.least_loss
-        }
+        state.time_ms - free as f64 * if free >= 0 { rates.best_saving } else { rates.least_loss }
     }
 
     /// The greedy positions, or those of the better division that was found.

@@ -29,20 +29,20 @@ pub(crate) fn measure_likely(
     kernels: &[Kernel],
     options: &PlanOptions,
 ) -> Result<(), ProfileError> {
-    let start = measuring.table().missing(kernels, BatchSizePolicy::Adaptive);
-    let (known, all) = measured_pairs(measuring.table(), kernels, BatchSizePolicy::All);
+    let start = measuring.table.missing(kernels, BatchSizePolicy::Adaptive);
+    let (known, all) = measured_pairs(measuring.table, kernels, BatchSizePolicy::All);
     let affordable = ((SHARE * all as f64) as usize).saturating_sub(known);
-    measuring.expect(affordable.max(start.len()));
+    measuring.total = affordable.max(start.len());
     measuring.measure(&start)?;
-    let mut estimates = Estimates::new(measuring.table(), kernels, options);
+    let mut estimates = Estimates::new(measuring.table, kernels, options);
     while measuring.left() > 0 {
-        let mut wanted = estimates.wanted(measuring.table());
+        let mut wanted = estimates.wanted(measuring.table);
         wanted.truncate(measuring.left());
         if wanted.is_empty() {
             break;
         }
         measuring.measure(&wanted)?;
-        estimates.update(measuring.table(), wanted.iter().map(|(kernel, _)| kernel.id).collect());
+        estimates.update(measuring.table, wanted.iter().map(|(kernel, _)| kernel.id).collect());
     }
     Ok(())
 }

@@ -21,33 +21,15 @@ pub(crate) type Wanted<'k> = (&'k Kernel, Request);
 
 /// The table, the profiler and the progress.
 pub(crate) struct Measuring<'m> {
-    table: &'m mut CostTable,
-    profiler: &'m mut dyn Profiler,
-    progress: &'m mut dyn FnMut(Progress<'_>),
-    done: usize,
-    total: usize,
+    pub(super) table: &'m mut CostTable,
+    pub(super) profiler: &'m mut dyn Profiler,
+    pub(super) progress: &'m mut dyn FnMut(Progress<'_>),
+    /// Measurements made, and those to be made in all.
+    pub(super) done: usize,
+    pub(super) total: usize,
 }
 
-impl<'m> Measuring<'m> {
-    /// Nothing measured yet.
-    pub(crate) fn new(
-        table: &'m mut CostTable,
-        profiler: &'m mut dyn Profiler,
-        progress: &'m mut dyn FnMut(Progress<'_>),
-    ) -> Measuring<'m> {
-        Measuring { table, profiler, progress, done: 0, total: 0 }
-    }
-
-    /// Says that so many more are to be measured.
-    pub(crate) fn expect(&mut self, more: usize) {
-        self.total += more;
-    }
-
-    /// What was measured so far.
-    pub(crate) fn table(&self) -> &CostTable {
-        self.table
-    }
-
+impl Measuring<'_> {
     /// How many more were to be measured.
     pub(crate) fn left(&self) -> usize {
         self.total.saturating_sub(self.done)
@@ -86,7 +68,10 @@ impl<'m> Measuring<'m> {
         });
         served.map_err(|RequestError { index, source }| {
             let (kernel, Request { micro_batch, .. }) = &wanted[index];
-            ProfileError { at: format!("{kernel} ({}) at micro-batch {micro_batch}", kernel.id.shape), source }
+            ProfileError {
+                at: format!("{kernel} ({}) at micro-batch {micro_batch}", kernel.id.shape),
+                source,
+            }
         })
     }
 

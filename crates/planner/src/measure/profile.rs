@@ -19,12 +19,12 @@ pub fn profile(
     profiler: &mut dyn Profiler,
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<(), ProfileError> {
-    let mut measuring = Measuring::new(table, profiler, &mut progress);
+    let mut measuring = Measuring { table, profiler, progress: &mut progress, done: 0, total: 0 };
     match options.batch_size_policy {
         BatchSizePolicy::Adaptive => measure_likely(&mut measuring, kernels, options)?,
         policy => {
-            let missing = measuring.table().missing(kernels, policy);
-            measuring.expect(missing.len());
+            let missing = measuring.table.missing(kernels, policy);
+            measuring.total = missing.len();
             measuring.measure(&missing)?;
         }
     }

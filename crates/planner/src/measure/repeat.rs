@@ -80,8 +80,8 @@ pub fn repeat(
         if wanted.is_empty() {
             break;
         }
-        let mut measuring = Measuring::new(table, profiler, &mut progress);
-        measuring.expect(wanted.len());
+        let total = wanted.len();
+        let mut measuring = Measuring { table, profiler, progress: &mut progress, done: 0, total };
         measuring.ask(&wanted, |table, Request { kernel, micro_batch, .. }, again| {
             let before = table.measurements(kernel, *micro_batch).unwrap_or_default();
             let (joined, difference) = join(before, &again);

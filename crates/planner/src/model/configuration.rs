@@ -73,17 +73,14 @@ impl Configuration {
     /// Sum of the times of all micro-batches, without what an algorithm has done for an earlier one already.
     pub fn time_ms(&self) -> f64 {
         let all_ms: f64 = self.runs.iter().map(|run| f64::from(run.count) * run.micro.time_ms).sum();
-        all_ms - self.shared_ms()
-    }
-
-    /// What micro-batches after the first of each algorithm save.
-    fn shared_ms(&self) -> f64 {
+        // What micro-batches after the first of each algorithm save.
         let saved = |(index, run): (usize, &Run)| {
             let before = &self.runs[..index];
             let is_first = before.iter().all(|other| other.micro.algorithm != run.micro.algorithm);
             f64::from(run.count - u32::from(is_first)) * run.micro.shared_ms
         };
-        self.runs.iter().enumerate().filter(|(_, run)| run.micro.shared_ms > 0.0).map(saved).sum()
+        let sharing = self.runs.iter().enumerate().filter(|(_, run)| run.micro.shared_ms > 0.0);
+        all_ms - sharing.map(saved).sum::<f64>()
     }
 
     /// The largest workspace of any micro-batch: what must be there to run the configuration.
@@ -119,15 +116,10 @@ fn order(micro: &Measurement) -> (Reverse<u32>, &str, Bytes) {
 
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<String> = self.runs.iter().map(describe).collect();
-        f.pad(&parts.join(" + "))
-    }
-}
-
-fn describe(run: &Run) -> String {
-    let Run { count, micro } = run;
-    match count {
-        1 => format!("{} {}", micro.micro_batch, micro.algorithm),
-        _ => format!("{count}x{} {}", micro.micro_batch, micro.algorithm),
+        let part = |Run { count, micro: Measurement { micro_batch, algorithm, .. } }: &Run| match count {
+            1 => format!("{micro_batch} {algorithm}"),
+            _ => format!("{count}x{micro_batch} {algorithm}"),
+        };
+        f.pad(&self.runs.iter().map(part).collect::<Vec<_>>().join(" + "))
     }
 }
