@@ -142,13 +142,11 @@ impl<'a> Kept<'a> {
         }
         let part = |part: usize| params.values().filter_map(|spots| spots[part]).map(|spot| spot.bytes).sum();
         let [parameters, gradients, history] = [0, 1, 2].map(part);
-        let constants = |net: &Outline| -> Vec<(usize, Bytes)> {
+        let constants = |net: &Outline| {
             let values = net.values.iter().enumerate().filter(|(_, value)| value.constant);
-            values.map(|(id, value)| (id, value.bytes)).collect()
+            values.map(|(id, value)| (id, take(&mut end, value.bytes))).collect()
         };
-        let mut place =
-            |net| constants(net).into_iter().map(|(id, bytes)| (id, take(&mut end, bytes))).collect();
-        let constants: Vec<HashMap<usize, Spot>> = nets.iter().map(&mut place).collect();
+        let constants: Vec<HashMap<usize, Spot>> = nets.iter().map(constants).collect();
         // Segments of different nets may overlap: the nets never run together.
         let segments = take(&mut end, nets.iter().map(Outline::segments).max().unwrap_or_default());
         let report = MemoryReport {
@@ -181,7 +179,6 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// The next `bytes`.
 fn take(end: &mut Bytes, bytes: Bytes) -> Spot {
     let spot = Spot { offset: *end, bytes };
     *end = (*end + bytes).align_up(ARENA_ALIGNMENT);

@@ -118,14 +118,6 @@ impl Scratch {
             Scratch::Segment { .. } => Bytes::ZERO,
         }
     }
-
-    /// Where its segment ends.
-    fn segment_end(self) -> Bytes {
-        match self {
-            Scratch::Transient(_) => Bytes::ZERO,
-            Scratch::Segment { offset, bytes } => offset + bytes,
-        }
-    }
 }
 
 impl OutlineNode {
@@ -138,8 +130,11 @@ impl OutlineNode {
 impl Outline {
     /// The memory that WD divides.
     pub fn segments(&self) -> Bytes {
-        let ends = self.nodes.iter().flat_map(|node| node.scratch).map(Scratch::segment_end);
-        ends.max().unwrap_or_default()
+        let end = |scratch| match scratch {
+            Scratch::Transient(_) => Bytes::ZERO,
+            Scratch::Segment { offset, bytes } => offset + bytes,
+        };
+        self.nodes.iter().flat_map(|node| node.scratch).map(end).max().unwrap_or_default()
     }
 
     /// Whether the node brings data: it runs first, and once in an iteration.

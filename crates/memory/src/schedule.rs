@@ -120,28 +120,10 @@ impl Residence {
     }
 }
 
-/// A list of actions that cannot be an iteration.
+/// A list of actions that cannot be an iteration: one needs what is not there, or brings data again.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ScheduleError {
-    /// An action needs what is not there.
-    #[error("action {index}, {action:?}, needs {buffer:?}, which is not there at that time")]
-    Missing {
-        /// Index of the action.
-        index: usize,
-        /// The action.
-        action: Action,
-        /// The buffer.
-        buffer: Buffer,
-    },
-    /// Data is brought once in an iteration.
-    #[error("action {index} would read the data of '{node}' again")]
-    Source {
-        /// Index of the action.
-        index: usize,
-        /// The layer.
-        node: String,
-    },
-}
+#[error("{0}")]
+pub struct ScheduleError(String);
 
 /// The actions of an iteration and what follows from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -290,7 +272,10 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn visit(&mut self, index: usize, action: Action) -> Result<(), ScheduleError> {
-        let missing = |buffer| ScheduleError::Missing { index, action, buffer };
+        let missing = |buffer| {
+            let action = format!("action {index}, {action:?}");
+            ScheduleError(format!("{action}, needs {buffer:?}, which is not there at that time"))
+        };
         match action {
             Action::Offload(buffer) => {
                 let there = self.current(buffer, Place::Device).ok_or_else(|| missing(buffer))?;
@@ -308,7 +293,8 @@ impl Walk<'_> {
                 self.residences.entry(buffer).or_default().push(back);
             }
             Action::Recompute(node) if self.outline.is_source(node) => {
-                return Err(ScheduleError::Source { index, node: self.outline.nodes[node].name.clone() });
+                let node = &self.outline.nodes[node].name;
+                return Err(ScheduleError(format!("action {index} would read the data of '{node}' again")));
             }
             _ => {
                 for (buffer, how) in uses(self.outline, index, action) {
@@ -373,25 +359,32 @@ impl Walk<'_> {
     }
 
     fn size(&self, buffer: Buffer) -> Bytes {
-        let Outline { nodes, values, params, .. } = self.outline;
         match buffer {
-            Buffer::Data(id) | Buffer::Diff(id) | Buffer::Constant(id) => values[id].bytes,
-            Buffer::Saved(node) => nodes[node].saved,
             Buffer::Scratch(index) => scratch(self.outline, self.actions[index]).transient(),
-            Buffer::Parameter(id) => params[id].bytes + params[id].copy,
-            Buffer::Gradient(id) => params[id].bytes,
-            Buffer::History(id) => params[id].history,
+            _ => self.outline.size(buffer),
         }
     }
 }
 
-/// The scratch of an action.
-pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
-    match action {
-        Action::Forward(node) | Action::Recompute(node) => outline.nodes[node].scratch[0],
-        Action::Backward(node) => outline.nodes[node].scratch[1],
-        _ => Scratch::default(),
+impl Outline {
+    /// The size of a buffer.
+    ///
+    /// # Panics
+    /// For scratch, which only actions have.
+    pub(crate) fn size(&self, buffer: Buffer) -> Bytes {
+        match buffer {
+            Buffer::Data(id) | Buffer::Diff(id) | Buffer::Constant(id) => self.values[id].bytes,
+            Buffer::Saved(node) => self.nodes[node].saved,
+            Buffer::Parameter(id) => self.params[id].bytes + self.params[id].copy,
+            Buffer::Gradient(id) => self.params[id].bytes,
+            Buffer::History(id) => self.params[id].history,
+            Buffer::Scratch(_) => panic!("{buffer:?} is of an action"),
+        }
     }
+}
+
+pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
+    action.pass().map_or_else(Scratch::default, |(node, pass)| outline.nodes[node].scratch[pass])
 }
 
 /// The transient buffers that an action, at `index`, uses.

@@ -1,9 +1,7 @@
 //! Residences, waits and places of schedules that are made by hand.
 
 use memory::Action::{self, Backward, Forward, Offload, Prefetch, Recompute, Update};
-use memory::{
-    ArenaLayout, Buffer, Outline, OutlineNode, OutlineParam, OutlineValue, Place, Schedule, ScheduleError,
-};
+use memory::{ArenaLayout, Buffer, Outline, OutlineNode, OutlineParam, OutlineValue, Place, Schedule};
 use planner::Bytes;
 
 /// Data, then `layers` one after another, each with a parameter, whose backward passes see their bottoms again.
@@ -137,8 +135,10 @@ fn what_is_computed_again_is_away_meanwhile() {
 #[test]
 fn what_cannot_be_executed_is_refused() {
     let outline = chain(3);
-    let refused = |actions: &[Action]| Schedule::new(&outline, actions.to_vec()).unwrap_err();
-    let missing = |index, action, buffer| ScheduleError::Missing { index, action, buffer };
+    let refused = |actions: &[Action]| Schedule::new(&outline, actions.to_vec()).unwrap_err().to_string();
+    let missing = |index: usize, action: Action, buffer: Buffer| {
+        format!("action {index}, {action:?}, needs {buffer:?}, which is not there at that time")
+    };
     let data = Buffer::Data(0);
     assert_eq!(refused(&[Forward(1)]), missing(0, Forward(1), data));
     assert_eq!(refused(&[Prefetch(data)]), missing(0, Prefetch(data), data));
@@ -146,7 +146,7 @@ fn what_cannot_be_executed_is_refused() {
     // The host's copy is not what the device has any more.
     let twice = [Forward(0), Offload(data), Forward(0), Prefetch(data)];
     assert_eq!(refused(&twice), missing(3, Prefetch(data), data));
-    let again = refused(&[Forward(0), Recompute(0)]).to_string();
+    let again = refused(&[Forward(0), Recompute(0)]);
     assert_eq!(again, "action 1 would read the data of 'layer0' again");
 }
 

@@ -165,18 +165,13 @@ impl<'a> Bound<'a> {
         again
     }
 
-    /// Better prices, and the answers to them: the best bound, after `rounds` steps, each shown to `see` with what it
+    /// Better prices, and the answers to them: the best bound, after so many `steps`, each shown to `see` with what it
     /// says of the best time known.
-    pub(super) fn rise(
-        &self,
-        prices: &mut Prices,
-        rounds: usize,
-        mut see: impl FnMut(&Answer) -> f64,
-    ) -> f64 {
+    pub(super) fn rise(&self, prices: &mut Prices, steps: usize, mut see: impl FnMut(&Answer) -> f64) -> f64 {
         let mut best = (f64::NEG_INFINITY, prices.clone());
         let (mut step, mut since) = (1.0, 0);
         let mut direction = self.zero();
-        for _ in 0..rounds {
+        for _ in 0..steps {
             let answer = self.answer(prices);
             let target_ms = see(&answer);
             since += 1;

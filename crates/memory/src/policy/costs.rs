@@ -1,7 +1,7 @@
 //! How long the actions of an iteration take.
 
 use crate::outline::Outline;
-use crate::schedule::{Action, Buffer};
+use crate::schedule::Action;
 use planner::{Bytes, Cost};
 use serde::{Deserialize, Serialize};
 
@@ -73,16 +73,6 @@ fn fastest(front: &[Cost], limit: Bytes) -> Option<&Cost> {
 }
 
 impl Costs {
-    /// The time of an action where each node's passes have `workspace`, in milliseconds.
-    pub fn action_ms(&self, outline: &Outline, action: Action, workspace: &[[Bytes; 2]]) -> f64 {
-        match action {
-            Action::Update => self.update_ms,
-            Action::Offload(buffer) => self.copy_ms(outline.size(buffer), 0),
-            Action::Prefetch(buffer) => self.copy_ms(outline.size(buffer), 1),
-            _ => action.pass().map_or(0.0, |(node, pass)| self.pass_ms(action, workspace[node][pass])),
-        }
-    }
-
     /// The time of a pass with `workspace`, in milliseconds.
     pub(super) fn pass_ms(&self, action: Action, workspace: Bytes) -> f64 {
         let Some((node, pass)) = action.pass() else { return 0.0 };
@@ -122,19 +112,5 @@ impl Costs {
         });
         let update_ms = if outline.updates { self.update_ms } else { 0.0 };
         passes.map(|pass| pass.time_ms(Bytes::MAX)).sum::<f64>() + update_ms
-    }
-}
-
-impl Outline {
-    /// The size of a blob's data or gradient, or of what a node keeps for its backward pass.
-    ///
-    /// # Panics
-    /// For scratch and what outlives an iteration.
-    pub(super) fn size(&self, buffer: Buffer) -> Bytes {
-        match buffer {
-            Buffer::Data(id) | Buffer::Diff(id) => self.values[id].bytes,
-            Buffer::Saved(node) => self.nodes[node].saved,
-            _ => panic!("{buffer:?} does not leave the device"),
-        }
     }
 }

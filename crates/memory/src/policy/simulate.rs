@@ -1,7 +1,7 @@
 //! When each action of a schedule runs.
 
 use super::costs::Costs;
-use crate::schedule::{Place, Schedule, StreamKind};
+use crate::schedule::{Action, Place, Schedule, StreamKind};
 use crate::{outline::Outline, placement};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,12 @@ pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace
         let free_ms = ends_ms[stream as usize];
         let start_ms =
             waits.iter().fold(free_ms, |start_ms, &other| start_ms.max(timeline.spans_ms[other][1]));
-        let ms = costs.action_ms(outline, action, workspace);
+        let ms = match action {
+            Action::Update => costs.update_ms,
+            Action::Offload(buffer) => costs.copy_ms(outline.size(buffer), 0),
+            Action::Prefetch(buffer) => costs.copy_ms(outline.size(buffer), 1),
+            _ => action.pass().map_or(0.0, |(node, pass)| costs.pass_ms(action, workspace[node][pass])),
+        };
         match stream {
             StreamKind::Compute => timeline.stall_ms += start_ms - free_ms,
             StreamKind::CopyOut => timeline.copying_ms[0] += ms,
