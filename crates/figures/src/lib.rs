@@ -17,9 +17,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod batch;
 mod budget;
-mod compare;
 pub mod draw;
 mod estimate;
 mod explain;
@@ -32,14 +30,12 @@ mod schedule;
 pub mod study;
 mod table;
 
-pub use batch::{BatchPoint, BatchReport};
-pub use budget::BudgetReport;
-pub use compare::{Comparison, Ratio};
+pub use budget::{BatchPoint, BatchReport, BudgetReport};
 pub use estimate::{GpuMemory, MemoryEstimate, layer_table};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use learning::{LearningCurve, learning_curves};
 pub use number::{deviation, ms, six_digits, times};
-pub use plan::{KernelReport, PlanReport, kernel_table};
+pub use plan::{Comparison, KernelReport, PlanReport, Ratio, kernel_table};
 pub use profiling::{EstimateReport, ProfilingReport, Recorded};
 pub use scaling::{ScalingPoint, ScalingReport, scaling_figure};
 pub use schedule::{ActionSpan, LayerFate, ScheduleReport};
