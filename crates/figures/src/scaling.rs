@@ -36,21 +36,16 @@ pub struct ScalingPoint {
 }
 
 impl ScalingReport {
-    /// `backward` has the milliseconds of each layer's backward pass in their order, and the bytes of gradients that
+    /// `passes` has the milliseconds of each layer's backward pass in their order, and the bytes of gradients that
     /// are complete then; `rest_ms` is the rest of an iteration of `samples`. A ring of n GPUs adds up in 2 (n - 1)
     /// steps, in each of which every GPU passes on the n-th part of a bucket.
-    pub fn new(
-        link: [f64; 2],
-        gpus: usize,
-        backward: &[(f64, f64)],
-        (rest_ms, samples): (f64, usize),
-    ) -> Self {
-        let alone = step(0.0, 0.0, backward)[0] + rest_ms;
+    pub fn new(link: [f64; 2], gpus: usize, passes: &[(f64, f64)], (rest_ms, samples): (f64, usize)) -> Self {
+        let alone = step(0.0, 0.0, passes)[0] + rest_ms;
         let point = |gpus: usize| {
             let (steps, [latency_us, gb_per_s]) = (2.0 * (gpus - 1) as f64, link);
             let latency_ms = steps * latency_us / 1e3;
             let [end_ms, sums_ms, exposed_ms] =
-                step(latency_ms, steps / gpus as f64 / gb_per_s / 1e6, backward);
+                step(latency_ms, steps / gpus as f64 / gb_per_s / 1e6, passes);
             let step_ms = end_ms + rest_ms;
             ScalingPoint {
                 gpus,

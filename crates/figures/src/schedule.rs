@@ -133,12 +133,8 @@ fn maker(outline: &Outline, buffer: Buffer) -> usize {
 
 impl ActionSpan {
     /// That of an action of a net with this outline.
-    pub fn new(
-        outline: &Outline,
-        action: Action,
-        [start_ms, end_ms]: [f64; 2],
-        alive: Option<Bytes>,
-    ) -> Self {
+    pub fn new(outline: &Outline, action: Action, span_ms: [f64; 2], alive: Option<Bytes>) -> Self {
+        let [start_ms, end_ms] = span_ms;
         Self { name: action_name(outline, action), stream: action.stream(), start_ms, end_ms, alive }
     }
 }

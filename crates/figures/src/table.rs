@@ -40,11 +40,9 @@ impl Table {
     fn line<'a>(&self, cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
         let mut line = String::new();
         for ((cell, &width), column) in cells.zip(widths).zip(&self.columns) {
-            line.push_str(GAP);
-            match column.starts_with('>') {
-                true => line.push_str(&format!("{cell:>width$}")),
-                false => line.push_str(&format!("{cell:<width$}")),
-            }
+            let is_right = column.starts_with('>');
+            line += GAP;
+            line += &if is_right { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
         }
         line.trim_end().to_owned()
     }

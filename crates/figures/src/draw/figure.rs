@@ -93,7 +93,6 @@ impl Drawn {
         Self::new(Form::Line, ends.windows(2).filter_map(step).flatten(), tone)
     }
 
-    /// The same with a name.
     pub(crate) fn named(self, text: impl ToString) -> Self {
         Self { text: text.to_string(), ..self }
     }
@@ -188,7 +187,6 @@ impl Panel {
         Self::new(x(most), |_| names, marks, height * groups.len() as f64)
     }
 
-    /// The same with a key.
     pub(crate) fn with_key<S: ToString>(self, key: impl IntoIterator<Item = (Tone, S)>) -> Self {
         Self { key: key.into_iter().map(|(tone, name)| (tone, name.to_string())).collect(), ..self }
     }

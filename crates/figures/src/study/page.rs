@@ -125,7 +125,6 @@ fn compared(here: &[Study], there: &[Study]) -> Option<String> {
     Some(said).filter(|_| kernels > 0)
 }
 
-/// A table in Markdown.
 fn markdown(data: &Data) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut table = line(data.columns.iter().map(|column| column.replace('_', " ")).collect());
