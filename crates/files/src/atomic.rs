@@ -51,14 +51,7 @@ pub fn try_writing(path: &Path) -> io::Result<()> {
 }
 
 /// Puts the rename itself on the disk.
-#[cfg(unix)]
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
-}
-
-/// Elsewhere a folder cannot be opened like a file; the system journals the rename.
-#[cfg(not(unix))]
-fn sync_folder(_path: &Path) -> io::Result<()> {
-    Ok(())
 }

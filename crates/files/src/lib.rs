@@ -15,7 +15,7 @@ mod tests;
 use std::fs::{self, File, Metadata};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read};
-use std::{collections::hash_map::RandomState, path::Path};
+use std::{collections::hash_map::RandomState, os::unix::fs::MetadataExt, path::Path};
 
 pub use atomic::{try_writing, write_atomically};
 pub use claim::{Claim, Claimed, claim};
@@ -45,18 +45,10 @@ pub(crate) fn random() -> u64 {
 }
 
 /// Whether `file` is what `path` names: neither removed since it was opened, nor behind a link.
-#[cfg(unix)]
 fn is_at(path: &Path, file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
     let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         found => Ok(identity(found?) == identity(file.metadata()?)),
     }
-}
-
-/// Elsewhere an open file cannot be removed.
-#[cfg(not(unix))]
-fn is_at(path: &Path, _file: &File) -> io::Result<bool> {
-    path.try_exists()
 }

@@ -35,12 +35,10 @@ impl Temporary {
         Err(io::Error::other("temporary files are removed as soon as they are made"))
     }
 
-    /// The file, to write to.
     pub(super) fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Makes it the file at `path`.
     pub(super) fn rename(self, path: &Path) -> io::Result<()> {
         // If this works, there is nothing left for the drop to remove.
         fs::rename(&self.path, path)
