@@ -33,10 +33,8 @@ pub(crate) fn measure(
     ceiling: usize,
     own: Option<usize>,
 ) -> Result<Plan, String> {
-    let policy = match signature.adds_in_16_bits() {
-        true => BatchSizePolicy::Undivided,
-        false => Settings::get().policy,
-    };
+    let is_whole = signature.adds_in_16_bits();
+    let policy = if is_whole { BatchSizePolicy::Undivided } else { Settings::get().policy };
     let mut sizes = policy.sizes(signature.mini_batch());
     sizes.retain(|&size| size == signature.mini_batch() || signature.is_aligned(size));
     let plan = Plan::new(signature, &sizes, ceiling).ok_or("cuDNN makes no descriptors")?;

@@ -51,7 +51,6 @@ impl Call {
         unsafe { done!(&name, (h, a, b, conv, c, algorithm, &mut bytes)) }.then_some(bytes)
     }
 
-    /// Launches the convolution.
     pub(crate) fn launch(&self, algorithm: c_int) -> Status {
         let Self { op, handle: h, descriptors: [a, b, c], convolution: conv, .. } = *self;
         let Self { scalars: [alpha, beta], operands: [pa, pb, pc], workspace: (ws, len), epilogue, .. } =

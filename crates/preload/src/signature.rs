@@ -93,11 +93,6 @@ impl Operand {
         self.is_packed(order) || self.is_filter && (*channels == 1 || taps.iter().all(|&taps| taps == 1))
     }
 
-    /// Bytes from one sample to the next; none in a filter, which all samples share.
-    fn sample_bytes(&self) -> usize {
-        if self.is_filter { 0 } else { self.strides[0] as usize * self.dtype().0 }
-    }
-
     /// Bytes from the first element to the end of the last.
     fn bytes(&self) -> usize {
         let axes = self.dims.iter().zip(&self.strides);
@@ -225,12 +220,13 @@ impl Signature {
         self.offsets(samples).iter().all(|offset| offset % ALIGNMENT == 0)
     }
 
-    /// Where a slice that begins at this sample begins in each operand, in bytes.
+    /// Where a slice that begins at this sample begins in each operand, in bytes; all samples share a filter.
     pub(crate) fn offsets(&self, sample: u32) -> [usize; 3] {
-        self.operands.each_ref().map(|operand| sample as usize * operand.sample_bytes())
+        let elements =
+            |one: &Operand| if one.is_filter { 0 } else { sample as usize * one.strides[0] as usize };
+        self.operands.each_ref().map(|operand| elements(operand) * operand.dtype().0)
     }
 
-    /// Bytes of each operand.
     pub(crate) fn bytes(&self) -> [usize; 3] {
         self.operands.each_ref().map(Operand::bytes)
     }
@@ -243,11 +239,6 @@ impl Signature {
             8 => from_fn(|place| (&raw const DOUBLE[place]).cast_mut().cast()),
             _ => from_fn(|place| (&raw const FLOAT[place]).cast_mut().cast()),
         }
-    }
-
-    /// Whether FP32 may be rounded to TF32: cuDNN may do that unless it is forbidden.
-    fn may_round(&self) -> bool {
-        self.operands[0].dtype == FP32 && self.math != FMA
     }
 
     /// The convolution as the planner names it, if it can: two axes, packed operands in FP32 or BF16 that all lie alike.
@@ -320,7 +311,9 @@ impl fmt::Display for Signature {
         let list = |values: &[c_int]| values.iter().map(c_int::to_string).collect::<Vec<_>>().join("x");
         let [a, b, c] = self.operands.each_ref().map(|operand| list(&operand.dims));
         let [pad, stride, dilation] = &self.geometry;
-        let dtype = if self.may_round() { "TF32" } else { self.operands[0].dtype().1 };
+        // cuDNN may round FP32 to TF32 unless that is forbidden.
+        let may_round = self.operands[0].dtype == FP32 && self.math != FMA;
+        let dtype = if may_round { "TF32" } else { self.operands[0].dtype().1 };
         write!(f, "cuda:{} {} {a}, {b} -> {c} {dtype}", self.device, self.op)?;
         for (name, values, neutral) in [("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)] {
             if values.iter().any(|&value| value != neutral) {

@@ -63,7 +63,9 @@ pub(crate) unsafe fn answer(
     real: impl Fn() -> Status,
 ) -> Status {
     let status = real();
-    if !is_answer(status) || most < 1 || found.is_null() || list.is_null() || !is_known() {
+    // Be it that it has no algorithm for the undivided convolution.
+    let has_answered = status == SUCCESS || (NOT_SUPPORTED..NOT_SUPPORTED + 1000).contains(&status);
+    if !has_answered || most < 1 || found.is_null() || list.is_null() || !is_known() {
         return status;
     }
     let answers = match status {
@@ -86,11 +88,6 @@ pub(crate) unsafe fn answer(
         }
     }
     SUCCESS
-}
-
-/// Whether cuDNN has answered, and be it that it has no algorithm for the undivided convolution.
-fn is_answer(status: Status) -> bool {
-    status == SUCCESS || (NOT_SUPPORTED..NOT_SUPPORTED + 1000).contains(&status)
 }
 
 fn signature(call: &Call) -> Option<Signature> {
