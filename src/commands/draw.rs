@@ -1,8 +1,10 @@
-//! Writing figures into files.
+//! Writing figures, and traces of iterations, into files.
 
 use crate::{Console, Error};
 use ::figures::draw::{Data, Figure};
-use ::figures::{PlanReport, ScalingReport, scaling_figure, study::plan_figure};
+use ::figures::{ActionSpan, PlanReport, ScalingReport, scaling_figure, study::plan_figure};
+use memory::StreamKind;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -32,7 +34,7 @@ pub(super) fn write_drawing(file: &Path, figure: &Figure) -> Result<(), Error> {
 pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) -> Result<(), Error> {
     let file = |ending: &str| folder.join(format!("{}.{ending}", figure.name));
     write_data(&file("csv"), &figure.data)?;
-    write(&file("json"), format!("{}\n", serde_json::json!(figure)).into_bytes())?;
+    write(&file("json"), format!("{}\n", json!(figure)).into_bytes())?;
     let drawings = if numbers_alone { &[][..] } else { &["svg", "png"] };
     drawings.iter().try_for_each(|ending| write_drawing(&file(ending), figure))
 }
@@ -46,6 +48,32 @@ pub(super) fn write_data(file: &Path, data: &Data) -> Result<(), Error> {
         Ok(writer.flush()?)
     };
     written().map_err(|error| refused(file, error.into()))
+}
+
+/// Writes when `actions` run, in Chrome's trace format, which `chrome://tracing` and Perfetto show: a row for each
+/// stream, and the device's memory where that is known. Times are in microseconds.
+pub(super) fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Error> {
+    let row = |stream: StreamKind, name: &str| {
+        let row = stream as u32;
+        json!({ "name": "thread_name", "ph": "M", "pid": 1, "tid": row, "args": { "name": name } })
+    };
+    let rows = [
+        row(StreamKind::Compute, "computation"),
+        row(StreamKind::CopyOut, "copies to the host"),
+        row(StreamKind::CopyIn, "copies from the host"),
+    ];
+    let spans = actions.iter().flat_map(|action| {
+        let ActionSpan { name, stream, start_ms, end_ms, alive } = action;
+        let (start, duration, row) = (start_ms * 1e3, (end_ms - start_ms) * 1e3, *stream as u32);
+        let span = json!({ "name": name, "ph": "X", "ts": start, "dur": duration, "pid": 1, "tid": row });
+        let memory = alive.filter(|_| *stream == StreamKind::Compute).map(|bytes| {
+            json!({ "name": "device memory", "ph": "C", "ts": start, "pid": 1, "args": { "bytes": bytes } })
+        });
+        std::iter::once(span).chain(memory)
+    });
+    let events: Vec<Value> = rows.into_iter().chain(spans).collect();
+    let trace = json!({ "traceEvents": events, "displayTimeUnit": "ms" });
+    write(file, trace.to_string().into_bytes())
 }
 
 pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {

@@ -29,10 +29,8 @@ pub(crate) use plan::plan;
 pub(crate) use time::time;
 pub(crate) use train::train;
 
+use crate::Error;
 use crate::args::{Command, DataCommand, Family};
-use crate::{Error, report::trace};
-use ::figures::ActionSpan;
-use std::path::Path;
 
 /// Does what the command line says.
 pub(crate) fn run(command: Command) -> Result<(), Error> {
@@ -55,9 +53,4 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),
     }
-}
-
-/// Writes when `actions` run into `file`, in Chrome's trace format.
-fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Error> {
-    draw::write(file, trace(actions).to_string().into_bytes())
 }

@@ -1,9 +1,10 @@
 //! `microbatch plan`.
 
+use super::draw::{plot, write_trace};
 use super::inputs::{net_spec, scaled_to};
+use super::list::list;
 use super::origin::{Origin, in_format};
 use super::setup::{Planned, Recorded as RecordedPlans, Request, Session, verify};
-use super::{draw::plot, list::list, write_trace};
 use crate::args::{Link, NetArgs, PlanArgs, ShapeArgs};
 use crate::report::{Header, ShapesReport, measured_on};
 use crate::shapes::{ShapeSpec, read_csv};

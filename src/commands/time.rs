@@ -1,7 +1,8 @@
 //! `microbatch time`.
 
+use super::draw::{plot, write_trace};
 use super::setup::{Recorded, Request, Session, announce};
-use super::{draw::plot, inputs::net_spec, ranks::on_each, write_trace};
+use super::{inputs::net_spec, ranks::on_each};
 use crate::args::{NetArgs, TimeArgs};
 use crate::report::{Header, TimeRun};
 use crate::{Console, Error, progress};

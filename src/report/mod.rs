@@ -3,10 +3,8 @@
 
 mod header;
 mod time;
-mod trace;
 mod train;
 
 pub(crate) use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
 pub(crate) use time::TimeRun;
-pub(crate) use trace::trace;
 pub(crate) use train::{StepLine, TestLines, TrainReport, TrainSummary, confusion_table, output_lines};
