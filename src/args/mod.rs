@@ -187,18 +187,16 @@ impl NetArgs {
 /// `microbatch time`.
 #[derive(Clone, Debug, Args)]
 pub struct TimeArgs {
-    /// The net.
     #[command(flatten)]
-    pub net: NetArgs,
+    pub(crate) net: NetArgs,
     /// How its convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,
     /// Seed of everything random
     #[arg(long, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
-    /// How and where it runs.
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
     /// Iterations to time, after one that is not
     #[arg(long, value_name = "N", default_value = "10", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub iterations: usize,
@@ -230,12 +228,10 @@ pub struct TuneArgs {
 /// `microbatch plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
-    /// The net.
     #[command(flatten)]
-    pub net: NetArgs,
-    /// Other convolutions.
+    pub(crate) net: NetArgs,
     #[command(flatten)]
-    pub shapes: ShapeArgs,
+    pub(crate) shapes: ShapeArgs,
     /// Show every kernel's Pareto front, what it was refused and what a MiB is worth, and the time at every limit
     #[arg(long, help_heading = "Planning")]
     pub explain: bool,
@@ -260,9 +256,8 @@ pub struct PlanArgs {
     /// How convolutions are planned.
     #[command(flatten)]
     pub planning: PlanningArgs,
-    /// How and where they are measured.
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// The values of `--layout`: orders of feature maps, of which one is chosen.
@@ -314,12 +309,10 @@ impl ShapeArgs {
 /// `microbatch profile`.
 #[derive(Clone, Debug, Args)]
 pub struct ProfileArgs {
-    /// The net.
     #[command(flatten)]
-    pub net: NetArgs,
-    /// Other convolutions.
+    pub(crate) net: NetArgs,
     #[command(flatten)]
-    pub shapes: ShapeArgs,
+    pub(crate) shapes: ShapeArgs,
     /// Micro-batch sizes to measure: undivided, powerOfTwo or all
     #[arg(long, value_name = "POLICY", default_value = "powerOfTwo", help_heading = "Measuring")]
     pub policy: BatchSizePolicy,
@@ -339,12 +332,10 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Cost tables",
           conflicts_with_all = OF_MEASURING)]
     pub merge: Vec<PathBuf>,
-    /// Who measures, and where measurements are kept.
     #[command(flatten)]
-    pub measuring: MeasuringArgs,
-    /// How and where they are measured.
+    pub(crate) measuring: MeasuringArgs,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// `microbatch figures`.
@@ -367,9 +358,8 @@ pub struct FiguresArgs {
     /// The numbers alone, as CSV and JSON, and no drawings
     #[arg(long)]
     pub csv: bool,
-    /// Who measures, and where measurements are kept.
     #[command(flatten)]
-    pub measuring: MeasuringArgs,
+    pub(crate) measuring: MeasuringArgs,
 }
 
 /// The default seed: runs are alike unless they are given different ones.

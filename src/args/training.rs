@@ -62,9 +62,8 @@ pub struct TrainArgs {
     /// Seed of everything random
     #[arg(long, value_name = "SEED", help_heading = "Run")]
     pub seed: Option<u64>,
-    /// How and where it runs.
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// A net and its weights.
@@ -81,9 +80,8 @@ pub struct TrainedArgs {
 /// `microbatch test`.
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
-    /// What is tested.
     #[command(flatten)]
-    pub trained: TrainedArgs,
+    pub(crate) trained: TrainedArgs,
     /// Mini-batches to test [default: those of one pass over the data, or 50 where no data set is read]
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub iterations: Option<usize>,
@@ -102,9 +100,8 @@ pub struct TestArgs {
     /// Seed of everything random
     #[arg(long, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
-    /// How and where it runs.
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// `microbatch predict`.
@@ -113,29 +110,25 @@ pub struct PredictArgs {
     /// Images, and folders of images
     #[arg(value_name = "IMAGE|FOLDER", required = true)]
     pub images: Vec<PathBuf>,
-    /// What tells them apart.
     #[command(flatten)]
-    pub trained: TrainedArgs,
+    pub(crate) trained: TrainedArgs,
     /// Classes to name for each image
     #[arg(long, value_name = "N", default_value = "5", value_parser = count::<1_000_000>)]
     pub top: usize,
     /// Images at once; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
-    /// How convolutions are planned.
     #[command(flatten)]
-    pub planning: PlanningArgs,
-    /// How and where the net runs.
+    pub(crate) planning: PlanningArgs,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// `microbatch export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// What is exported.
     #[command(flatten)]
-    pub trained: TrainedArgs,
+    pub(crate) trained: TrainedArgs,
     /// For whom
     #[arg(long)]
     pub to: Target,
