@@ -2,7 +2,7 @@
 
 use crate::stop;
 use files::database::DatabaseError;
-use std::{fmt::Display, io};
+use std::io;
 use thiserror::Error;
 use trainer::{NetError, TrainError, group::RankError, prototxt, snapshot::SnapshotError};
 
@@ -86,17 +86,7 @@ impl Error {
         )
     }
 
-    /// Whether the reader of our output has gone away.
-    pub fn is_broken_pipe(&self) -> bool {
-        matches!(self, Error::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
-    }
-
-    /// What is wrong with the cost table `file`, or missing in it.
-    pub(crate) fn table(file: impl Display, reason: impl Display) -> Self {
-        Self::Refused(format!("cannot use the cost table {file}: {reason}"))
-    }
-
-    /// The same for a training, which is not complete if its output cannot be written: `next` says how far it came.
+    /// The error of a training, which is not complete if its output cannot be written: `next` says how far it came.
     pub(crate) fn of_training(self, next: &str) -> Self {
         match self {
             Error::Output(_) => Error::Failed { source: Box::new(self), next: next.to_owned() },

@@ -65,7 +65,7 @@ use console::Console;
 pub use error::Error;
 
 use clap::Parser;
-use std::process::ExitCode;
+use std::{io::ErrorKind, process::ExitCode};
 
 /// The whole `microbatch` command: reads the command line, does what it says, and tells how it went.
 ///
@@ -85,7 +85,7 @@ fn finish(result: Result<(), Error>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of our output has read enough, as `head` does.
-        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             let what = if error.is_stop() { "stopped" } else { "error" };
             console::complain(&format!("{what}: {}", console::one_line(&error)));
@@ -96,8 +96,7 @@ fn finish(result: Result<(), Error>) -> ExitCode {
 
 /// What clap says of a command line it refuses: of a value, its one sentence; of anything else, all it has to say.
 fn refuse(error: &clap::Error) -> ExitCode {
-    use clap::error::ErrorKind;
-    if error.kind() == ErrorKind::ValueValidation {
+    if error.kind() == clap::error::ErrorKind::ValueValidation {
         console::complain(error.to_string().lines().next().unwrap_or_default());
     } else {
         // A closed stdout or stderr is no reason to fail harder.

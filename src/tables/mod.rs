@@ -70,9 +70,9 @@ pub(crate) fn words(math: Math, format: Format) -> String {
     format.to_string().replace("FP32", &math.to_string())
 }
 
-/// Reads a cost table.
 pub(crate) fn read_table(file: &Path) -> Result<CostTable, Error> {
-    let refused = |reason: String| Error::table(file.display(), reason);
+    let refused =
+        |reason: String| Error::Refused(format!("cannot use the cost table {}: {reason}", file.display()));
     let mut bytes = Vec::new();
     let read = open_unpacked(file).and_then(|file| file.take(MOST_TABLE.0 + 1).read_to_end(&mut bytes));
     if read.map_err(|error| refused(error.to_string()))? as u64 > MOST_TABLE.0 {
