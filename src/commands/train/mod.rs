@@ -32,7 +32,6 @@ struct Training<'a> {
     patience: Option<usize>,
     has_converged: bool,
     report: TrainReport,
-    /// The last loss.
     loss: f64,
     /// The last snapshot and its iteration; at first the one that it resumes.
     saved: Option<(u64, String)>,
@@ -150,7 +149,7 @@ impl Training<'_> {
         let outputs = if is_seen { self.solver.outputs()? } else { Vec::new() };
         self.meter.show(&step, epoch, &outputs);
         if is_displayed {
-            let (images_per_s, seconds) = (self.meter.images_per_s(), self.meter.seconds_of_iterations());
+            let (images_per_s, seconds) = (self.meter.images_per_s(), self.meter.all.1.as_secs_f64());
             let line = StepLine { step, images_per_s, seconds, epoch, outputs };
             self.say(&line)?;
             self.metrics.step(&line)?;
@@ -227,7 +226,7 @@ impl Training<'_> {
         for net in 0..self.solver.spec().tests.len() {
             self.meter.bar.set_message("testing");
             let Some(outputs) = self.solver.test_unless(net, &self.stop)? else { return Ok(false) };
-            let (iteration, seconds) = (self.solver.iteration(), self.meter.seconds_of_iterations());
+            let (iteration, seconds) = (self.solver.iteration(), self.meter.all.1.as_secs_f64());
             let lines = TestLines { iteration, seconds, net, outputs };
             self.say(&lines)?;
             self.metrics.test(&lines)?;
@@ -301,8 +300,8 @@ impl Training<'_> {
             iterations: self.solver.iteration(),
             max_iter: self.solver.spec().max_iter,
             loss: self.loss,
-            seconds: self.meter.seconds(),
-            images_per_s: self.meter.mean_images_per_s(),
+            seconds: self.meter.start.elapsed().as_secs_f64(),
+            images_per_s: self.meter.speed(self.meter.all),
             accuracies: outputs.filter(|output| output.loss_weight == 0.0).cloned().collect(),
             snapshot: written.map(|(_, path)| path.clone()),
             peak_resident: host::peak_resident(),

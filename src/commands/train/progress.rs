@@ -10,9 +10,10 @@ pub(super) struct Meter {
     images_per_iteration: usize,
     /// What it takes, in words.
     memory: String,
-    start: Instant,
-    /// Of all iterations: how many, and their time.
-    all: (u32, Duration),
+    /// When the training began, tests and all.
+    pub(super) start: Instant,
+    /// Of all iterations: how many, and their time, without tests and output.
+    pub(super) all: (u32, Duration),
     /// Of those since the speed was last asked for.
     recent: (u32, Duration),
 }
@@ -27,7 +28,6 @@ impl Meter {
         Self { bar, images_per_iteration, memory, start: Instant::now(), all: none, recent: none }
     }
 
-    /// Times one iteration.
     pub(super) fn step<T>(&mut self, body: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = body();
@@ -56,23 +56,9 @@ impl Meter {
         self.speed(recent)
     }
 
-    /// Images a second over all iterations.
-    pub(super) fn mean_images_per_s(&self) -> f64 {
-        self.speed(self.all)
-    }
-
-    fn speed(&self, (count, time): (u32, Duration)) -> f64 {
+    /// Images a second of so many iterations in so long.
+    pub(super) fn speed(&self, (count, time): (u32, Duration)) -> f64 {
         let images = f64::from(count) * self.images_per_iteration as f64;
         if time.is_zero() { 0.0 } else { images / time.as_secs_f64() }
-    }
-
-    /// Seconds of all iterations, without tests and output.
-    pub(super) fn seconds_of_iterations(&self) -> f64 {
-        self.all.1.as_secs_f64()
-    }
-
-    /// Seconds since the start, tests and all.
-    pub(super) fn seconds(&self) -> f64 {
-        self.start.elapsed().as_secs_f64()
     }
 }
