@@ -4,17 +4,15 @@ use crate::Error;
 use crate::tables::{RecordedDevice, Shipped};
 use serde::Serialize;
 use std::fmt;
-use tensor::cuda::{self, Cuda};
-use tensor::{AxisOrder, Cpu, Device, ElementType, Format};
+use tensor::{AxisOrder, Cpu, Device, ElementType, Format, cuda};
 
 /// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose
 /// products may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works,
 /// unless threads are given.
 pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Format) -> Result<Device, Error> {
-    let on_gpu = |ordinal| in_format(open_gpu(ordinal)?.with_tf32(tf32), format).map(Device::Cuda);
     let device = match (name, ordinal(name)?) {
-        (_, Some(ordinal)) => on_gpu(ordinal)?,
-        ("auto", None) if is_gpu(name, threads) => on_gpu(0)?,
+        (_, Some(ordinal)) => open_gpu(ordinal, tf32, format)?,
+        ("auto", None) if is_gpu(name, threads) => open_gpu(0, tf32, format)?,
         _ => Device::Cpu(Cpu::try_new(threads)?),
     };
     let of_a_gpu = [
@@ -64,8 +62,10 @@ pub(crate) fn of_rank(name: &str, local_rank: usize) -> Result<String, Error> {
     }
 }
 
-/// The GPU with feature maps of this format.
-fn in_format(cuda: Cuda, format: Format) -> Result<Cuda, Error> {
+/// A GPU whose products may round to TF32 if `tf32`, with feature maps of this format.
+fn open_gpu(ordinal: usize, tf32: bool, format: Format) -> Result<Device, Error> {
+    let gpus = cuda::probe().map_err(|absent| usage!("--device cuda:{ordinal}: {absent}"))?;
+    let cuda = gpus.open(ordinal).map_err(trainer::NetError::from)?.with_tf32(tf32);
     let [major, minor] = cuda.info().compute_capability;
     if format.dtype == ElementType::Bf16 && major < 8 {
         return Err(usage!(
@@ -73,7 +73,7 @@ fn in_format(cuda: Cuda, format: Format) -> Result<Cuda, Error> {
             cuda.info().name
         ));
     }
-    Ok(cuda.with_format(format))
+    Ok(Device::Cuda(cuda.with_format(format)))
 }
 
 /// Whether `--device` names a GPU: one that [`open`] would open, or one whose measurements are recorded.
@@ -106,31 +106,20 @@ fn ordinal(name: &str) -> Result<Option<usize>, Error> {
     }
 }
 
-fn open_gpu(ordinal: usize) -> Result<Cuda, Error> {
-    let gpus = cuda::probe().map_err(|absent| usage!("--device cuda:{ordinal}: {absent}"))?;
-    Ok(gpus.open(ordinal).map_err(trainer::NetError::from)?)
-}
-
-/// What identifies a device to a reader.
+/// What identifies a device to a reader; `--device` calls it by its `id`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum DeviceReport {
-    /// The host's processor.
     Cpu {
-        /// What `--device` calls it.
         id: String,
-        /// Its model.
         name: String,
-        /// Threads in use.
         threads: usize,
         /// The instruction set that the kernels run on.
         instructions: &'static str,
         /// Why there is no GPU to run on, if there is none.
         no_gpu: Option<String>,
     },
-    /// An NVIDIA GPU.
     Cuda {
-        /// What `--device` calls it.
         id: String,
         /// Its model, clocks and memory.
         name: String,
@@ -144,7 +133,6 @@ pub(crate) enum DeviceReport {
 }
 
 impl DeviceReport {
-    /// Describes `device`.
     pub(crate) fn new(device: &Device) -> Self {
         match device {
             Device::Cpu(cpu) => Self::Cpu {

@@ -1,9 +1,9 @@
 //! The examples: the command with one model of `models/` and defaults that suit the device.
 
-use crate::args::{Batch, ImageShape, PlanArgs, RunArgs, TimeArgs, TrainArgs};
+use crate::args::{ImageShape, NetArgs, PlanArgs, RunArgs, TimeArgs, TrainArgs};
 use crate::{Error, commands, console::tell_panics_in_a_sentence, finish, refuse};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 /// One model, and what its example does unless it is told otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +48,12 @@ impl Example {
     fn run(self, command: ExampleCommand) -> Result<(), Error> {
         match command {
             ExampleCommand::Time(mut args) => {
-                let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
+                let notes = self.defaults(&mut args.net, &mut args.run);
                 commands::time(&args, &notes)
             }
             ExampleCommand::Plan(args) if args.shapes.is_given() => commands::plan(&args, &[]),
             ExampleCommand::Plan(mut args) => {
-                let notes = self.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
+                let notes = self.defaults(&mut args.net, &mut args.run);
                 commands::plan(&args, &notes)
             }
             ExampleCommand::Train(args) => self.train(args),
@@ -76,30 +76,22 @@ impl Example {
         commands::train(&args, &notes)
     }
 
-    fn defaults(
-        self,
-        model: &mut Option<PathBuf>,
-        batch: &mut Option<Batch>,
-        run: &mut RunArgs,
-    ) -> Vec<String> {
-        model.get_or_insert_with(|| self.name.into());
+    fn defaults(self, net: &mut NetArgs, run: &mut RunArgs) -> Vec<String> {
+        net.model.get_or_insert_with(|| self.name.into());
         run.synthetic.get_or_insert(ImageShape(None));
-        self.batch(batch, run)
+        self.batch(&mut net.batch, run)
     }
 
     /// Chooses the mini-batch for a CPU if the user has not, and says so. A GPU gets that of the file.
     fn batch<B: From<usize>>(self, batch: &mut Option<B>, run: &RunArgs) -> Vec<String> {
-        if run.on_gpu() {
+        if batch.is_some() || run.on_gpu() {
             return Vec::new();
         }
-        let chosen = batch.is_none().then(|| {
-            format!(
-                "mini-batch {}, the default on a CPU (the paper's suits a GPU); --batch N overrides it",
-                self.mini_batch
-            )
-        });
-        batch.get_or_insert(self.mini_batch.into());
-        chosen.into_iter().collect()
+        *batch = Some(self.mini_batch.into());
+        vec![format!(
+            "mini-batch {}, the default on a CPU (the paper's suits a GPU); --batch N overrides it",
+            self.mini_batch
+        )]
     }
 }
 
@@ -119,10 +111,10 @@ mod tests {
         let chosen = |device: &str| {
             let cli = ExampleCli::try_parse_from(["resnet18", "plan", "--device", device]).unwrap();
             let ExampleCommand::Plan(mut args) = cli.command else { unreachable!("plan was asked for") };
-            let notes = example.defaults(&mut args.net.model, &mut args.net.batch, &mut args.run);
+            let notes = example.defaults(&mut args.net, &mut args.run);
             (args.net.batch, notes.len())
         };
-        assert_eq!(chosen("cpu"), (Some(Batch::Samples(16)), 1));
+        assert_eq!(chosen("cpu"), (Some(16.into()), 1));
         let tables =
             concat!("recorded:", env!("CARGO_MANIFEST_DIR"), "/data/profiles/nvidia-h200/resnet18-128-");
         for table in ["all-fp32.jsonl.gz", "powerOfTwo.jsonl"] {
@@ -131,6 +123,6 @@ mod tests {
         let table = tempfile::NamedTempFile::new().unwrap();
         let header = planner::DeviceHeader { threads: "2".to_owned(), ..Default::default() };
         std::fs::write(table.path(), planner::CostTable::new(header).to_json_lines()).unwrap();
-        assert_eq!(chosen(&format!("recorded:{}", table.path().display())), (Some(Batch::Samples(16)), 1));
+        assert_eq!(chosen(&format!("recorded:{}", table.path().display())), (Some(16.into()), 1));
     }
 }

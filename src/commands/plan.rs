@@ -118,8 +118,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
         })?;
         write_trace(file, &schedule.actions)?;
     }
-    print(&report, console)?;
-    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.subject.words(), console)?;
+    print(args, &report, console)?;
     console.text(format!(
         "\nMemory by layer, before buffers share their places:\n{}",
         layer_table(&layer_memory)
@@ -187,8 +186,7 @@ fn plan_shapes(
     }
     let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
     let report = report(args, subject, &origin, (&plan, None))?;
-    print(&report, console)?;
-    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.subject.words(), console)?;
+    print(args, &report, console)?;
     console.object(&report)
 }
 
@@ -210,15 +208,13 @@ pub(super) fn convolutions(
 
 /// Several convolutions of one name get numbers.
 fn numbered(convolutions: &[ShapeSpec]) -> Vec<ShapeSpec> {
-    let alone = |name: &str| convolutions.iter().filter(|convolution| convolution.name == name).count() == 1;
-    let numbered = convolutions.iter().enumerate().map(|(index, convolution)| {
-        let name = match alone(&convolution.name) {
-            true => convolution.name.clone(),
-            false => format!("{}{}", convolution.name, index + 1),
-        };
-        ShapeSpec { name, ..convolution.clone() }
-    });
-    numbered.collect()
+    let mut numbered = convolutions.to_vec();
+    for (number, convolution) in (1..).zip(&mut numbered) {
+        if convolutions.iter().filter(|other| other.name == convolution.name).count() > 1 {
+            convolution.name += &format!("{number}");
+        }
+    }
+    numbered
 }
 
 /// The kernels of `convolutions` for these operations, or for all.
@@ -265,7 +261,8 @@ fn report(
     })
 }
 
-fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
+/// Prints a report, and draws it if that is asked for.
+fn print(args: &PlanArgs, report: &Report, console: &mut Console) -> Result<(), Error> {
     console.text(format!("  planning    {:.2} ms", report.planning_ms))?;
     if let Some(memory) = &report.memory {
         console.text(memory)?;
@@ -277,5 +274,6 @@ fn print(report: &Report, console: &mut Console) -> Result<(), Error> {
     report.budget.iter().try_for_each(|budget| console.text(format!("\n{budget}")))?;
     report.schedule.iter().try_for_each(|schedule| console.text(format!("\n{schedule}")))?;
     report.scaling.iter().try_for_each(|scaling| console.text(format!("\n{scaling}")))?;
-    report.explanation.iter().try_for_each(|explanation| console.text(format!("\n{explanation}")))
+    report.explanation.iter().try_for_each(|explanation| console.text(format!("\n{explanation}")))?;
+    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.subject.words(), console)
 }

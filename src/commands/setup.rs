@@ -20,7 +20,6 @@ use trainer::{Group, Net, NetRun, PlanOrigin, layers::BuildOptions, net::RunLayo
 pub(super) struct Session {
     /// What was resident before they were built.
     pub(super) at_start: Option<Bytes>,
-    /// How they are planned.
     pub(super) options: PlanOptions,
     /// What the command line says of that, of memory and of verifying.
     planning: PlanningArgs,
@@ -50,7 +49,6 @@ pub(super) struct Planned {
 /// What a snapshot says of it, as far as that can be used again.
 #[derive(Default)]
 pub(super) struct Recorded {
-    /// Of each net.
     pub(super) plans: Vec<Option<Plan>>,
     schedules: Option<ScheduleRecord>,
 }
@@ -119,13 +117,12 @@ impl Session {
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
         spec.share = request.group.share();
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
-        let kernels = net.kernels().len();
         let chosen = [limit, layout, ranks_note(spec.share, &net)].into_iter().flatten();
         let header = Header {
             command: request.command,
             device: origin.report(),
             recorded: origin.recorded.clone(),
-            net: NetReport::new(&spec, &net, kernels, synthetic),
+            net: NetReport::new(&spec, &mut net, synthetic),
             warnings: warn(console, &spec.warnings),
             notes: request.notes.iter().cloned().chain(chosen).collect(),
         };
@@ -153,7 +150,6 @@ impl Session {
         Ok(Self { at_start, options, planning, updates, origin, group, batches: None, nets })
     }
 
-    /// The kernels of every net.
     pub(super) fn kernels(&mut self) -> Vec<Vec<Kernel>> {
         let math = self.origin.math;
         self.nets.iter_mut().map(|net| in_math(net.kernels(), math)).collect()
@@ -290,10 +286,8 @@ impl Session {
         let policy = match known {
             Some(policy) => policy,
             None if is_planned || !self.nets[0].is_training() => MemoryPolicy::Keep,
-            None => match budgets[0].smallest(&self.origin, &self.options)?.0 <= budget {
-                true => MemoryPolicy::Keep,
-                false => MemoryPolicy::Joint,
-            },
+            None if budgets[0].smallest(&self.origin, &self.options)?.0 <= budget => MemoryPolicy::Keep,
+            None => MemoryPolicy::Joint,
         };
         Ok((policy != MemoryPolicy::Keep).then_some(Goal { policy, budget }))
     }
@@ -321,16 +315,14 @@ impl Session {
         check_memory(device, [report.arena, report.host], self.at_start)?;
         host::release_freed();
         let resident = [self.at_start, host::resident(), host::peak_resident()];
-        let memory = MemoryEstimate::new(report, resident, gpu_memory(device));
+        let gpu = match device {
+            Device::Cuda(cuda) => cuda.memory().ok().map(|[free, _]| [free, cuda.own_bytes()].map(Bytes)),
+            Device::Cpu(_) => None,
+        };
+        let gpu = gpu.map(|[free, scratch]| GpuMemory { free, scratch });
+        let memory = MemoryEstimate::new(report, resident, gpu);
         Ok((run, memory))
     }
-}
-
-/// Nothing on a processor, or if the GPU does not answer.
-fn gpu_memory(device: &Device) -> Option<GpuMemory> {
-    let Device::Cuda(cuda) = device else { return None };
-    let [free, _] = cuda.memory().ok()?;
-    Some(GpuMemory { free: Bytes(free), scratch: Bytes(cuda.own_bytes()) })
 }
 
 /// Verifies the kernels of `plans`, and prints how far the worst is from the definition.

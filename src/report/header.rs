@@ -15,7 +15,6 @@ pub(crate) struct Header {
     pub(crate) device: Option<DeviceReport>,
     /// The recorded measurements that stand in its place: all times are predictions then.
     pub(crate) recorded: Option<Recorded>,
-    /// The net.
     pub(crate) net: NetReport,
     /// What the files say without effect, and what is odd about the data.
     pub(crate) warnings: Vec<String>,
@@ -50,28 +49,21 @@ pub(crate) fn measured_on(device: Option<&DeviceReport>, recorded: Option<&Recor
 pub(crate) struct ShapesReport {
     /// The file, or the command line.
     pub(crate) source: String,
-    /// How many there are.
     pub(crate) convolutions: usize,
-    /// How many kernels that makes.
     pub(crate) kernels: usize,
 }
 
 /// What identifies a net to a reader.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NetReport {
-    /// Its name.
     pub(crate) name: String,
-    /// Its file.
     pub(crate) file: String,
-    /// Its phase.
     pub(crate) phase: String,
-    /// Layers of that phase.
     pub(crate) layers: usize,
     /// Elements of all learned parameters.
     pub(crate) parameters: usize,
     /// Convolution kernels that an iteration runs.
     pub(crate) kernels: usize,
-    /// Samples per iteration.
     pub(crate) mini_batch: usize,
     /// What they are.
     pub(crate) data: DataReport,
@@ -82,7 +74,6 @@ pub(crate) struct NetReport {
 /// What a net is fed.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DataReport {
-    /// Where it comes from.
     pub(crate) source: String,
     /// Whether that is data that was not opened, as only a plan was wanted.
     pub(crate) unopened: bool,
@@ -94,15 +85,15 @@ pub(crate) struct DataReport {
 }
 
 impl NetReport {
-    /// Describes `net` with its `kernels`, which was built from `spec`, on `synthetic` images if there are some.
-    pub(crate) fn new(spec: &NetSpec, net: &Net, kernels: usize, synthetic: Option<SyntheticData>) -> Self {
+    /// Describes `net`, which was built from `spec`, on `synthetic` images if there are some.
+    pub(crate) fn new(spec: &NetSpec, net: &mut Net, synthetic: Option<SyntheticData>) -> Self {
         Self {
             name: net.name().to_owned(),
             file: shown(&spec.file),
             phase: net.phase().to_string(),
             layers: net.graph().nodes.len(),
             parameters: net.learned(),
-            kernels,
+            kernels: net.kernels().len(),
             mini_batch: net.mini_batch(),
             data: DataReport::new(spec, net, synthetic),
             test_data: Vec::new(),

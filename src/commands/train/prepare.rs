@@ -101,8 +101,7 @@ pub(super) fn prepare(
     notes.push(format!("seed {}", training.seed()));
     notes.extend(ranks_note(group.share(), &nets[0]));
     warnings.extend(training.data_warnings(nets).into_iter().inspect(|warning| console.warn(warning)));
-    let kernels = nets[0].kernels().len();
-    let mut report = NetReport::new(&net, &nets[0], kernels, synthetic);
+    let mut report = NetReport::new(&net, &mut nets[0], synthetic);
     let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
     report.test_data = test_data.collect();
     let device = session.origin.report();
