@@ -35,7 +35,6 @@ impl Console {
         if leads { Self::new(json) } else { Self { out: Box::new(io::sink()), json: false, warns: false } }
     }
 
-    /// Prints `text` and ends the line.
     pub(crate) fn text(&mut self, text: impl Display) -> Result<(), Error> {
         if !self.json {
             writeln!(self.out, "{text}")?;
@@ -43,7 +42,6 @@ impl Console {
         Ok(())
     }
 
-    /// Prints `object` as JSON.
     pub(crate) fn object(&mut self, object: &impl Serialize) -> Result<(), Error> {
         if self.json {
             let report = Versioned { version: VERSION, report: object };

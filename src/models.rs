@@ -7,9 +7,7 @@ use trainer::spec::{NetSource, NetSpec, SolverSpec};
 
 /// One folder of `models/`.
 pub(crate) struct Model {
-    /// Its name.
     pub(crate) name: &'static str,
-    /// Its net.
     pub(crate) net: &'static str,
     solver: &'static str,
 }
@@ -24,7 +22,6 @@ macro_rules! models {
     };
 }
 
-/// All of them.
 pub(crate) static MODELS: &[Model] = models!(
     "alexnet" "alexnet_owt" "caffe_alexnet" "cifar10_quick" "densenet40" "densenet121" "googlenet"
     "googlenet_torchvision" "lenet" "overfeat" "resnet18" "resnet18_torchvision" "resnet34" "resnet50" "resnet50_v1_5"
@@ -32,7 +29,6 @@ pub(crate) static MODELS: &[Model] = models!(
 );
 
 impl Model {
-    /// The one of this name.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         MODELS.iter().find(|model| model.name == name)
     }

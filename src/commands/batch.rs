@@ -45,7 +45,6 @@ impl BatchSearch {
         self.floor(samples).is_ok_and(|(floor, _)| floor <= self.goal.budget)
     }
 
-    /// The largest mini-batch.
     pub(super) fn largest(&self) -> Result<usize, Error> {
         let (budget, (one, layer)) = (self.goal.budget, self.floor(1)?);
         if one > budget {

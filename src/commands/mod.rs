@@ -32,7 +32,6 @@ pub(crate) use train::train;
 use crate::Error;
 use crate::args::{Command, DataCommand, Family};
 
-/// Does what the command line says.
 pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Time(args) => time(&args, &[]),

@@ -13,11 +13,9 @@ use trainer::time::{TimeReport, median};
 pub(crate) struct TimeRun {
     /// The memory of the run, as told before it.
     pub(crate) memory: MemoryEstimate,
-    /// The plan.
     pub(crate) plan: PlanReport,
     /// Under a policy for memory, what becomes of feature maps.
     pub(crate) schedule: Option<ScheduleReport>,
-    /// What was measured.
     #[serde(flatten)]
     pub(crate) measured: TimeReport,
     /// Average of forward and backward together.

@@ -11,7 +11,6 @@ use trainer::solver::{Confusion, StepReport, TestOutput};
 /// The state of a training at one iteration.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct StepLine {
-    /// What the iteration said.
     #[serde(flatten)]
     pub(crate) step: StepReport,
     /// Samples a second since the last such line.
@@ -38,13 +37,10 @@ impl fmt::Display for StepLine {
 /// The outputs of one test net at one iteration.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TestLines {
-    /// Iterations done.
     pub(crate) iteration: u64,
     /// As in [`StepLine`].
     pub(crate) seconds: f64,
-    /// The test net.
     pub(crate) net: usize,
-    /// Its outputs.
     pub(crate) outputs: Vec<TestOutput>,
 }
 
@@ -104,7 +100,6 @@ pub(crate) struct TrainSummary {
     pub(crate) iterations: u64,
     /// Iterations of the whole training: more, if it was stopped.
     pub(crate) max_iter: usize,
-    /// The last loss.
     pub(crate) loss: f64,
     /// Seconds of this run's iterations and tests.
     pub(crate) seconds: f64,
@@ -148,6 +143,5 @@ pub(crate) struct TrainReport {
     pub(crate) schedule: Option<ScheduleReport>,
     pub(crate) steps: Vec<StepLine>,
     pub(crate) tests: Vec<TestLines>,
-    /// At its end.
     pub(crate) summary: Option<TrainSummary>,
 }

@@ -51,7 +51,6 @@ impl Shipped {
         SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ")
     }
 
-    /// The one of this name.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         SHIPPED.iter().find(|shipped| shipped.name == name)
     }
