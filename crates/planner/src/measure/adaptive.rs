@@ -75,88 +75,48 @@ impl<'k> Estimates<'k> {
         }
     }
 
-    /// The sizes to measure next, the most useful first; none if the plan is good enough.
+    /// The sizes to measure next, the most useful first, to see whether a promise holds; none if the plan is good enough.
     fn wanted(&self, table: &CostTable) -> Vec<(&'k Kernel, u32)> {
         let current = plan(self.kernels, table, self.options).ok();
         let all = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..self.options.clone() };
         for (estimates, tolerance) in [(&self.likely, PROMISE), (&self.least, GAP)] {
             let Ok(promised) = plan(self.kernels, estimates, &all) else { continue };
-            let estimated = EstimatedPlan { table, likely: &self.likely, promised: &promised };
-            let wanted = estimated.sizes(self.kernels, current.as_ref(), tolerance * promised.time_ms);
+            let worthwhile_ms = tolerance * promised.time_ms;
+            if current.as_ref().is_some_and(|now| now.time_ms - promised.time_ms <= worthwhile_ms) {
+                continue;
+            }
+            let (mut seen, mut wanted) = (BTreeSet::new(), Vec::new());
+            for place in worthwhile(&promised, current.as_ref(), worthwhile_ms) {
+                let kernel = &self.kernels[place];
+                let sizes = self.sizes_of(table, &promised.kernels[place]);
+                wanted
+                    .extend(sizes.filter(|&size| seen.insert((kernel.id, size))).map(|size| (kernel, size)));
+            }
             if !wanted.is_empty() {
                 return wanted;
             }
         }
         Vec::new()
     }
-}
-
-/// A plan that rests on estimates.
-struct EstimatedPlan<'p> {
-    table: &'p CostTable,
-    likely: &'p CostTable,
-    promised: &'p Plan,
-}
-
-impl EstimatedPlan<'_> {
-    /// What to measure to see whether the promise holds; nothing if it promises less than `worthwhile_ms`.
-    fn sizes<'k>(
-        &self,
-        kernels: &'k [Kernel],
-        current: Option<&Plan>,
-        worthwhile_ms: f64,
-    ) -> Vec<(&'k Kernel, u32)> {
-        if current.is_some_and(|current| current.time_ms - self.promised.time_ms <= worthwhile_ms) {
-            return Vec::new();
-        }
-        let mut seen: BTreeSet<(KernelId, u32)> = BTreeSet::new();
-        let mut wanted = Vec::new();
-        for kernel in self.worthwhile(current, worthwhile_ms) {
-            for size in self.sizes_of(&self.promised.kernels[kernel]) {
-                if seen.insert((kernels[kernel].id, size)) {
-                    wanted.push((&kernels[kernel], size));
-                }
-            }
-        }
-        wanted
-    }
-
-    /// The kernels that are promised to become faster, the most first, without the last that together are not worth it.
-    /// Under WD all: one may also lose, to the benefit of others.
-    fn worthwhile(&self, current: Option<&Plan>, worthwhile_ms: f64) -> Vec<usize> {
-        let now_ms = |kernel: usize| current.map_or(f64::INFINITY, |plan| plan.kernels[kernel].time_ms());
-        let saved_ms = |&kernel: &usize| now_ms(kernel) - self.promised.kernels[kernel].time_ms();
-        let mut order: Vec<usize> = (0..self.promised.kernels.len()).collect();
-        order.sort_by(|a, b| saved_ms(b).total_cmp(&saved_ms(a)));
-        if self.promised.options.workspace_policy != WorkspacePolicy::Wd {
-            let mut rest_ms: f64 = order.iter().map(saved_ms).sum();
-            order.retain(|kernel| {
-                let worthwhile = rest_ms > worthwhile_ms;
-                rest_ms -= saved_ms(kernel);
-                worthwhile
-            });
-        }
-        order
-    }
 
     /// For every estimate that a kernel's promised configuration uses, the size that tells most about it.
-    fn sizes_of(&self, planned: &PlannedKernel) -> Vec<u32> {
+    fn sizes_of(&self, table: &CostTable, planned: &PlannedKernel) -> impl Iterator<Item = u32> {
         let id = &planned.kernel.id;
         let micros = planned.configuration.runs().iter().map(|run| &run.micro);
-        let estimated = micros.filter(|micro| self.table.measurements(id, micro.micro_batch).is_none());
-        estimated.map(|micro| self.size_for(planned, micro)).collect()
+        let estimated = micros.filter(move |micro| table.measurements(id, micro.micro_batch).is_none());
+        estimated.map(move |micro| self.size_for(table, planned, micro))
     }
 
     /// The size to measure for an estimate: its own, or where its workspace is in doubt one that settles more.
-    fn size_for(&self, planned: &PlannedKernel, micro: &Measurement) -> u32 {
+    fn size_for(&self, table: &CostTable, planned: &PlannedKernel, micro: &Measurement) -> u32 {
         let (id, size) = (&planned.kernel.id, micro.micro_batch);
-        let (below, above) = self.table.gap(id, size);
+        let (below, above) = table.gap(id, size);
         let workspace = |size: u32| {
             let rows = self.likely.measurements(id, size).unwrap_or_default();
             rows.iter().find(|row| row.algorithm == micro.algorithm).map(|row| row.workspace)
         };
         let fits = |&size: &u32| workspace(size).is_some_and(|workspace| workspace <= planned.available);
-        let limited = self.promised.options.workspace_policy != WorkspacePolicy::Wd;
+        let limited = self.options.workspace_policy != WorkspacePolicy::Wd;
         if fits(&size) {
             size
         } else if limited && workspace(size).is_some() {
@@ -166,4 +126,22 @@ impl EstimatedPlan<'_> {
             below + (above - below) / 2
         }
     }
+}
+
+/// The kernels that are promised to become faster, by their places, the most first, without the last that together are
+/// not worth it. Under WD all: one may also lose, to the benefit of others.
+fn worthwhile(promised: &Plan, current: Option<&Plan>, worthwhile_ms: f64) -> Vec<usize> {
+    let now_ms = |kernel: usize| current.map_or(f64::INFINITY, |plan| plan.kernels[kernel].time_ms());
+    let saved_ms = |&kernel: &usize| now_ms(kernel) - promised.kernels[kernel].time_ms();
+    let mut order: Vec<usize> = (0..promised.kernels.len()).collect();
+    order.sort_by(|a, b| saved_ms(b).total_cmp(&saved_ms(a)));
+    if promised.options.workspace_policy != WorkspacePolicy::Wd {
+        let mut rest_ms: f64 = order.iter().map(saved_ms).sum();
+        order.retain(|kernel| {
+            let worthwhile = rest_ms > worthwhile_ms;
+            rest_ms -= saved_ms(kernel);
+            worthwhile
+        });
+    }
+    order
 }
