@@ -38,19 +38,6 @@ pub struct Noise {
     pub largest: f64,
 }
 
-impl Noise {
-    /// A summary of `differences`; zeros if there are none.
-    fn of(mut differences: Vec<f64>) -> Self {
-        differences.sort_by(f64::total_cmp);
-        let at = |index: usize| differences.get(index).copied().unwrap_or(0.0);
-        Self {
-            repeated: differences.len(),
-            median: at(differences.len() / 2),
-            largest: at(differences.len().saturating_sub(1)),
-        }
-    }
-}
-
 /// Measures once more what a plan of `kernels` with `options` uses or nearly uses, as far as `may_repeat` says so of a
 /// kernel and size, longest first and an eighth of all measuring at most; nothing if there is no plan. Of two times of
 /// an algorithm the shorter stays.
@@ -90,7 +77,9 @@ pub fn repeat(
         })?;
         measuring.finish();
     }
-    Ok(Noise::of(differences))
+    differences.sort_by(f64::total_cmp);
+    let (repeated, at) = (differences.len(), |index: usize| differences.get(index).copied().unwrap_or(0.0));
+    Ok(Noise { repeated, median: at(repeated / 2), largest: at(repeated.saturating_sub(1)) })
 }
 
 /// What decides about the plan and `is_open`, with what measuring it costs.
@@ -155,27 +144,22 @@ fn promising(table: &CostTable, kernels: &[Kernel], options: &PlanOptions) -> Ve
 }
 
 /// Lowers the times that `promised` has of a kernel to what the next smaller and larger size of the same algorithm in
-/// `table` promise.
+/// `table` promise: those on the line between them; as long as the larger, or as long per sample as the smaller, where
+/// there is only one of the two.
 fn promise(table: &CostTable, promised: &mut CostTable, id: &KernelId) {
     for rows in table.series(id).into_values() {
         for (place, row) in rows.iter().enumerate() {
             let below = place.checked_sub(1).map(|below| rows[below]);
-            let promised_ms = promised_ms(below, rows.get(place + 1).copied(), row.micro_batch);
+            let promised_ms = match (below, rows.get(place + 1)) {
+                (Some(below), Some(above)) => line(below, above, row.micro_batch, |row| row.time_ms),
+                (None, Some(above)) => above.time_ms,
+                (Some(below), None) => f64::from(row.micro_batch) * below.time_per_sample_ms(),
+                (None, None) => f64::INFINITY,
+            };
             let time_ms = row.time_ms.min(promised_ms).max(row.shared_ms);
             let row = Measurement { time_ms, ..(*row).clone() };
             promised.insert_some(*id, row.micro_batch, vec![row]).expect("not longer than measured");
         }
-    }
-}
-
-/// What `size` samples take by the measurements of fewer and of more: on the line between them; as long as more, or as
-/// long per sample as fewer, where there is only one of the two.
-fn promised_ms(below: Option<&Measurement>, above: Option<&Measurement>, size: u32) -> f64 {
-    match (below, above) {
-        (Some(below), Some(above)) => line(below, above, size, |row| row.time_ms),
-        (None, Some(above)) => above.time_ms,
-        (Some(below), None) => f64::from(size) * below.time_per_sample_ms(),
-        (None, None) => f64::INFINITY,
     }
 }
 
