@@ -57,7 +57,7 @@ pub fn vdnn(
     (offloading, algorithms): (Offloading, Algorithms),
 ) -> Result<MemoryPlan, BelowFloor> {
     let problem = Problem::new(outline, costs);
-    let fitting = Fitting::new(outline, costs, Layers::new(&problem, classifier, offloading).actions());
+    let fitting = Fitting::new(outline, costs, actions(&problem, (classifier, offloading)));
     let limit = match algorithms {
         Algorithms::Greedy => return fitting.within(budget),
         Algorithms::Fastest => Bytes::MAX,
@@ -78,69 +78,64 @@ pub fn vdnn_dyn<E>(
     Ok(fits.unwrap_or(last))
 }
 
-/// The layers in the order of their forward passes, and what each offloads.
-struct Layers<'a> {
-    problem: &'a Problem<'a>,
-    is_convolution: Vec<bool>,
-    /// The inputs that it is the last to use.
-    offloads: Vec<Vec<&'a Tensor>>,
+/// Of every layer, in the order of their forward passes, the inputs that it is the last to use and offloads.
+fn offloads<'p>(
+    problem: &'p Problem<'_>,
+    is_convolution: &[bool],
+    (classifier, offloading): (usize, Offloading),
+) -> Vec<Vec<&'p Tensor>> {
+    let mut offloads = vec![Vec::new(); problem.turn()];
+    for tensor in problem.tensors.iter().filter(|tensor| tensor.back.is_some() && !tensor.stays) {
+        let Buffer::Data(root) = tensor.buffer else { continue };
+        // The layers that read it where it is complete; those in place only complete it.
+        let reads = |at: usize| {
+            let node = &problem.outline.nodes[problem.forward[at]];
+            at > tensor.changed && node.bottoms.iter().any(|&id| problem.outline.values[id].root == root)
+        };
+        let mut readers = (0..problem.turn()).filter(|&at| reads(at) && problem.forward[at] < classifier);
+        let is_wanted = match offloading {
+            Offloading::Nothing => false,
+            Offloading::Convolutions => readers.any(|at| is_convolution[at]),
+            Offloading::All => readers.next().is_some(),
+        };
+        // Whatever the classifier reads stays.
+        if is_wanted && problem.forward[tensor.used] < classifier {
+            offloads[tensor.used].push(tensor);
+        }
+    }
+    offloads
 }
 
-impl<'a> Layers<'a> {
-    fn new(problem: &'a Problem<'a>, classifier: usize, offloading: Offloading) -> Self {
-        let is_convolution: Vec<bool> =
-            problem.forward.iter().map(|&node| !problem.costs.nodes[node][0].front.is_empty()).collect();
-        let mut offloads = vec![Vec::new(); problem.turn()];
-        for tensor in problem.tensors.iter().filter(|tensor| tensor.back.is_some() && !tensor.stays) {
-            let Buffer::Data(root) = tensor.buffer else { continue };
-            // The layers that read it where it is complete; those in place only complete it.
-            let reads = |at: usize| {
-                let node = &problem.outline.nodes[problem.forward[at]];
-                at > tensor.changed && node.bottoms.iter().any(|&id| problem.outline.values[id].root == root)
-            };
-            let mut readers = (0..problem.turn()).filter(|&at| reads(at) && problem.forward[at] < classifier);
-            let is_wanted = match offloading {
-                Offloading::Nothing => false,
-                Offloading::Convolutions => readers.any(|at| is_convolution[at]),
-                Offloading::All => readers.next().is_some(),
-            };
-            // Whatever the classifier reads stays.
-            if is_wanted && problem.forward[tensor.used] < classifier {
-                offloads[tensor.used].push(tensor);
+/// The iteration: each copy out begins with the forward pass of the last layer to use what is copied, and the next layer
+/// waits for it; each copy back begins with a backward pass, and the next one waits for it.
+fn actions(problem: &Problem<'_>, what: (usize, Offloading)) -> Vec<Action> {
+    let has_kernels = |&node: &usize| !problem.costs.nodes[node][0].front.is_empty();
+    let is_convolution: Vec<bool> = problem.forward.iter().map(has_kernels).collect();
+    let offloads = offloads(problem, &is_convolution, what);
+    let mut actions = Vec::new();
+    for (&node, tensors) in problem.forward.iter().zip(&offloads) {
+        actions.extend(tensors.iter().map(|tensor| Action::Offload(tensor.buffer)));
+        actions.push(Action::Forward(node));
+    }
+    let mut prefetched: Vec<bool> = offloads.iter().map(Vec::is_empty).collect();
+    for (back, &node) in problem.backward.iter().enumerate() {
+        let at = problem.forward.iter().position(|&other| other == node).expect("it ran forward");
+        // What the windows of all layers before have left out, if this one needs it.
+        let needs = |tensor: &&Tensor| tensor.back.is_some_and(|[first, _]| first == back);
+        for (tensors, prefetched) in offloads.iter().zip(&mut prefetched) {
+            if !*prefetched && tensors.iter().any(needs) {
+                *prefetched = true;
+                actions.extend(tensors.iter().map(|tensor| Action::Prefetch(tensor.buffer)));
             }
         }
-        Self { problem, is_convolution, offloads }
+        let next = find_prefetch_layer(at, &is_convolution, &mut prefetched);
+        let copied = || next.iter().flat_map(|&id| &offloads[id]).map(|tensor| tensor.buffer);
+        actions.extend(copied().map(Action::Prefetch));
+        actions.push(Action::Backward(node));
+        actions.extend(copied().map(Action::Hold));
     }
-
-    /// The iteration: each copy out begins with the forward pass of the last layer to use what is copied, and the next
-    /// layer waits for it; each copy back begins with a backward pass, and the next one waits for it.
-    fn actions(&self) -> Vec<Action> {
-        let problem = self.problem;
-        let mut actions = Vec::new();
-        for (at, &node) in problem.forward.iter().enumerate() {
-            actions.extend(self.offloads[at].iter().map(|tensor| Action::Offload(tensor.buffer)));
-            actions.push(Action::Forward(node));
-        }
-        let mut prefetched: Vec<bool> = self.offloads.iter().map(Vec::is_empty).collect();
-        for (back, &node) in problem.backward.iter().enumerate() {
-            let at = problem.forward.iter().position(|&other| other == node).expect("it ran forward");
-            // What the windows of all layers before have left out, if this one needs it.
-            let needs = |tensor: &&Tensor| tensor.back.is_some_and(|[first, _]| first == back);
-            for (tensors, prefetched) in self.offloads.iter().zip(&mut prefetched) {
-                if !*prefetched && tensors.iter().any(needs) {
-                    *prefetched = true;
-                    actions.extend(tensors.iter().map(|tensor| Action::Prefetch(tensor.buffer)));
-                }
-            }
-            let next = find_prefetch_layer(at, &self.is_convolution, &mut prefetched);
-            let copied = || next.iter().flat_map(|&id| &self.offloads[id]).map(|tensor| tensor.buffer);
-            actions.extend(copied().map(Action::Prefetch));
-            actions.push(Action::Backward(node));
-            actions.extend(copied().map(Action::Hold));
-        }
-        actions.extend(problem.outline.updates.then_some(Action::Update));
-        actions
-    }
+    actions.extend(problem.outline.updates.then_some(Action::Update));
+    actions
 }
 
 /// The layer whose inputs are copied back beside the backward pass of layer `at`: the nearest before it whose are away,
