@@ -77,8 +77,22 @@ impl MemoryEstimate {
 
 impl fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.gpu.is_some() { " on the GPU" } else { "" };
-        write!(f, "{}", arena_lines(&self.report, place))?;
+        let (place, report) = (if self.gpu.is_some() { " on the GPU" } else { "" }, &self.report);
+        let largest = report.nets.iter().max_by_key(|net| net.transient).copied().unwrap_or_default();
+        let parts = [
+            ("parameters", report.parameters),
+            ("gradients", report.gradients),
+            ("history", report.history),
+            ("inputs", report.constants),
+            ("WD segments", report.segments),
+            ("next mini-batches", report.staged),
+            ("blobs and workspace", largest.transient),
+        ];
+        let parts = parts.iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
+        let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {bytes}")).collect();
+        writeln!(f, "  memory      arena{place} {} = {}", report.arena, parts.join(" + "))?;
+        let unshared = largest.data + largest.diff + largest.saved + largest.scratch;
+        write!(f, "              (blobs and workspace would be {unshared} if none shared its place)")?;
         if let Some(GpuMemory { free, scratch }) = self.gpu {
             write!(f, "\n              the GPU has {free} free; ")?;
             write!(f, "scratch of libraries {scratch} is already taken")?;
@@ -91,29 +105,6 @@ impl fmt::Display for MemoryEstimate {
         write!(f, ", already resident {resident}, expected peak {run}")?;
         if peak > run { write!(f, " (measuring took {peak} before)") } else { Ok(()) }
     }
-}
-
-/// The parts of the arena, which lies in a `place` such as ` on the GPU`, and what they would be without sharing.
-fn arena_lines(report: &MemoryReport, place: &str) -> String {
-    let largest = report.nets.iter().max_by_key(|net| net.transient).copied().unwrap_or_default();
-    let unshared = largest.data + largest.diff + largest.saved + largest.scratch;
-    let parts = [
-        ("parameters", report.parameters),
-        ("gradients", report.gradients),
-        ("history", report.history),
-        ("inputs", report.constants),
-        ("WD segments", report.segments),
-        ("next mini-batches", report.staged),
-        ("blobs and workspace", largest.transient),
-    ];
-    let parts = parts.iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
-    let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {bytes}")).collect();
-    format!(
-        "  memory      arena{place} {} = {}\n              (blobs and workspace would be {unshared} if none shared \
-         its place)",
-        report.arena,
-        parts.join(" + ")
-    )
 }
 
 /// The memory of all layers, one a line, and the sums.
