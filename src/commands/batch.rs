@@ -40,11 +40,6 @@ impl BatchSearch {
         Ok((ArenaLayout::base(std::slice::from_ref(&outline)) + floor.floor, floor.node))
     }
 
-    fn fits(&self, samples: usize) -> bool {
-        // What no memory holds does not fit either.
-        self.floor(samples).is_ok_and(|(floor, _)| floor <= self.goal.budget)
-    }
-
     pub(super) fn largest(&self) -> Result<usize, Error> {
         let (budget, (one, layer)) = (self.goal.budget, self.floor(1)?);
         if one > budget {
@@ -54,7 +49,8 @@ impl BatchSearch {
         let (mut fitting, mut too_many) = (1, MOST + 1);
         while too_many - fitting > 1 {
             let middle = fitting.midpoint(too_many);
-            match self.fits(middle) {
+            // What no memory holds does not fit either.
+            match self.floor(middle).is_ok_and(|(floor, _)| floor <= budget) {
                 true => fitting = middle,
                 false => too_many = middle,
             }

@@ -38,7 +38,9 @@ pub(super) fn write_through<S: Sink>(
     writer.flush()?;
     writer.get_mut().sync()?;
     temporary.rename(path)?;
-    sync_folder(path)
+    // The rename itself is to be on the disk, too.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 /// Whether [`write_atomically`] would get as far as writing: the folder is there and takes new files, and the name is
@@ -48,10 +50,4 @@ pub(super) fn write_through<S: Sink>(
 /// What the system says.
 pub fn try_writing(path: &Path) -> io::Result<()> {
     Temporary::beside(path).map(drop)
-}
-
-/// Puts the rename itself on the disk.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
