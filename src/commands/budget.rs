@@ -14,16 +14,16 @@ pub(super) struct Budget<'k> {
     bytes: Bytes,
     room: Room,
     kernels: &'k [Kernel],
-    /// The most that any kernel may have: what to measure for.
-    pub(super) largest: Bytes,
+    /// What each of them may have.
+    pub(super) limits: Vec<Bytes>,
 }
 
 impl<'k> Budget<'k> {
     /// For net number `net` of `nets`, which share an arena.
     pub(super) fn new(bytes: Bytes, nets: &[Outline], net: usize, kernels: &'k [Kernel]) -> Self {
         let room = Room::new(nets, net, kernels);
-        let largest = (0..kernels.len()).map(|kernel| room.limit(kernel, bytes)).max().unwrap_or_default();
-        Self { bytes, room, kernels, largest }
+        let limits = (0..kernels.len()).map(|kernel| room.limit(kernel, bytes)).collect();
+        Self { bytes, room, kernels, limits }
     }
 
     /// The plan, and what it is compared with.
@@ -32,24 +32,25 @@ impl<'k> Budget<'k> {
         origin: &mut Origin,
         options: &PlanOptions,
     ) -> Result<(Plan, BudgetReport), Error> {
-        let (smallest, kernel) = self.smallest(origin, options)?;
+        let fronts = self.fronts(origin, options)?;
+        let (smallest, kernel) = self.room.smallest_budget(&fronts);
         if self.bytes < smallest {
+            let kernel = kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string);
             return Err(too_small(self.bytes, smallest, &kernel));
         }
-        let limits: Vec<Bytes> =
-            (0..self.kernels.len()).map(|kernel| self.room.limit(kernel, self.bytes)).collect();
-        let plan = origin.plan(self.kernels, Some(&limits), options)?;
-        let report = BudgetReport::new(self.bytes, &self.room, &origin.planning.table, &plan);
-        let report = report.map_err(|error| origin.explain(error.into()))?;
+        let plan = origin.plan(self.kernels, Some(&self.limits), options)?;
+        let report = BudgetReport::new(self.bytes, &self.room, &fronts, &plan);
         Ok((plan, report))
     }
 
-    /// The smallest budget in which everything stays, and the kernel that sets it.
-    pub(super) fn smallest(&self, origin: &Origin, options: &PlanOptions) -> Result<(Bytes, String), Error> {
-        let table = &origin.planning.table;
-        let fronts = Fronts::new(self.kernels, table, options).map_err(|e| origin.explain(e.into()))?;
-        let (smallest, kernel) = self.room.smallest_budget(&fronts);
-        Ok((smallest, kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string)))
+    /// The smallest budget in which everything stays.
+    pub(super) fn smallest(&self, origin: &Origin, options: &PlanOptions) -> Result<Bytes, Error> {
+        Ok(self.room.smallest_budget(&self.fronts(origin, options)?).0)
+    }
+
+    fn fronts(&self, origin: &Origin, options: &PlanOptions) -> Result<Fronts, Error> {
+        let fronts = Fronts::new(self.kernels, &origin.planning.table, options);
+        fronts.map_err(|error| origin.explain(error.into()))
     }
 }
 

@@ -167,7 +167,9 @@ impl Session {
     /// is one.
     fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
         match self.budgets(kernels) {
-            Some(budgets) => budgets.iter().map(|budget| budget.largest).collect(),
+            Some(budgets) => {
+                budgets.iter().map(|one| one.limits.iter().copied().max().unwrap_or_default()).collect()
+            }
             None => vec![self.options.limit; kernels.len()],
         }
     }
@@ -286,7 +288,7 @@ impl Session {
         let policy = match known {
             Some(policy) => policy,
             None if is_planned || !self.nets[0].is_training() => MemoryPolicy::Keep,
-            None if budgets[0].smallest(&self.origin, &self.options)?.0 <= budget => MemoryPolicy::Keep,
+            None if budgets[0].smallest(&self.origin, &self.options)? <= budget => MemoryPolicy::Keep,
             None => MemoryPolicy::Joint,
         };
         Ok((policy != MemoryPolicy::Keep).then_some(Goal { policy, budget }))

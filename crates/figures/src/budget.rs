@@ -3,7 +3,7 @@
 use crate::number::{ms, times};
 use crate::table::Table;
 use memory::Room;
-use planner::{Bytes, CostTable, Curve, Fronts, Kernel, Plan, PlanError, PlanOptions, WorkspacePolicy};
+use planner::{Bytes, Curve, Fronts, Plan, PlanOptions, WorkspacePolicy};
 use serde::Serialize;
 use std::fmt;
 
@@ -43,14 +43,9 @@ pub struct BudgetReport {
 }
 
 impl BudgetReport {
-    /// Describes `plan`, which was made from `table` with what `room` leaves to each kernel within `budget`.
-    ///
-    /// # Errors
-    /// None, if the plan is of that table.
-    pub fn new(budget: Bytes, room: &Room, table: &CostTable, plan: &Plan) -> Result<Self, PlanError> {
-        let kernels: Vec<Kernel> = plan.kernels.iter().map(|planned| planned.kernel.clone()).collect();
+    /// Describes `plan`, which was made of `fronts` with what `room` leaves to each kernel within `budget`.
+    pub fn new(budget: Bytes, room: &Room, fronts: &Fronts, plan: &Plan) -> Self {
         let limits: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.available).collect();
-        let fronts = Fronts::new(&kernels, table, &plan.options)?;
         let wr = fronts.equal_limit(&limits);
         // Segments lie beside everything else, all the time.
         let wd_total = budget.saturating_sub(room.least());
@@ -58,8 +53,8 @@ impl BudgetReport {
             PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit: wd_total, ..plan.options.clone() };
         let taken = plan.kernels.iter().enumerate();
         let arena = taken.map(|(kernel, planned)| room.budget(kernel, planned.workspace)).max();
-        let curve = room.budget_curve(&fronts);
-        Ok(Self {
+        let curve = room.budget_curve(fronts);
+        Self {
             budget,
             arena: arena.unwrap_or_else(|| room.least()),
             without_workspace: room.least(),
@@ -69,13 +64,13 @@ impl BudgetReport {
             wr_limit: wr.map(|wr| wr.workspace),
             wr_time_ms: wr.map(|wr| wr.time_ms),
             wd_total,
-            wd_time_ms: planner::plan(&kernels, table, &divided).ok().map(|plan| plan.time_ms),
+            wd_time_ms: fronts.plan(&divided).ok().map(|plan| plan.time_ms),
             unlimited_time_ms: fronts.unlimited_time_ms(),
             price_ms_per_mib: curve.price_ms_per_mib(budget),
             curve,
-            smallest_budget: room.smallest_budget(&fronts).0,
-            enough_budget: room.enough_budget(&fronts),
-        })
+            smallest_budget: room.smallest_budget(fronts).0,
+            enough_budget: room.enough_budget(fronts),
+        }
     }
 }
 

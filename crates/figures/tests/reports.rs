@@ -105,7 +105,7 @@ fn a_budget_says_what_it_takes_and_where_time_suffers() {
     let room = room(&kernel);
     let fronts = Fronts::new(&[kernel], &table, &options).unwrap();
     let plan = fronts.plan_within(&[Bytes::mib(2)], &options).unwrap();
-    let report = BudgetReport::new(Bytes::mib(12), &room, &table, &plan).unwrap();
+    let report = BudgetReport::new(Bytes::mib(12), &room, &fronts, &plan);
     assert_eq!(
         (report.arena, report.wd_total, report.largest_limit),
         (Bytes::mib(12), Bytes::mib(2), Bytes::mib(2))
