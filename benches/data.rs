@@ -7,7 +7,7 @@
 use image::{Rgb, RgbImage, codecs::jpeg::JpegEncoder};
 use rayon::prelude::*;
 use std::{fs, path::Path, sync::Arc, time::Instant};
-use tensor::Device;
+use tensor::{Device, ViewMut};
 use trainer::data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample};
 use trainer::group::Share;
 use trainer::spec::{ColorJitter, TransformParams};
@@ -99,7 +99,7 @@ fn main() {
             let mut loader =
                 Loader::new(set.clone(), params, options, &Device::cpu()).expect("options that fit");
             let mut data = vec![0.0; MINI_BATCH * 3 * 224 * 224];
-            let work = || loader.upload((&mut data[..]).into(), None).expect("a mini-batch");
+            let work = || loader.upload(ViewMut::of(&mut data), None).expect("a mini-batch");
             row(what, pool.install(|| speed(MINI_BATCH, work)));
         }
     }

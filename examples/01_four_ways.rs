@@ -19,9 +19,9 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         let mut workspace = Arena::new(algorithm.facts().workspace.0 as usize)?;
         let all = workspace.all();
         let (mut out, start) = (vec![f32::NAN; y], Instant::now());
-        algorithm.prepare(View::from(&w), workspace.view_mut(all));
-        let y = ViewMut::from(&mut out).replaced();
-        algorithm.run([View::from(&x), View::from(&w)], y, workspace.view_mut(all))?;
+        algorithm.prepare(View::of(&w), workspace.view_mut(all));
+        let y = ViewMut::of(&mut out).replaced();
+        algorithm.run([View::of(&x), View::of(&w)], y, workspace.view_mut(all))?;
         let (ms, Facts { name, workspace, .. }) = (start.elapsed().as_secs_f64() * 1e3, algorithm.facts());
         println!("{name:<24} {ms:>8.3} ms in {workspace}");
         results.push(out);

@@ -28,8 +28,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
             let mut workspace = Arena::new(runner.workspace().bytes())?;
             let all = workspace.all();
             let mut result = vec![f32::NAN; out];
-            let operands = [View::from(&a), View::from(&b)];
-            runner.run(operands, ViewMut::from(&mut result).replaced(), workspace.view_mut(all))?;
+            let operands = [View::of(&a), View::of(&b)];
+            runner.run(operands, ViewMut::of(&mut result).replaced(), workspace.view_mut(all))?;
             Ok(result)
         };
         let (whole, divided) = (run(&[(1, 7)])?, run(&[(2, 3), (1, 1)])?);

@@ -77,9 +77,9 @@ fn run(
     let workspace_len = whole.facts().workspace.0 as usize / size_of::<f32>();
     let mut room = vec![f32::NAN; workspace_len + CACHE_LINE];
     let start = room.as_ptr().align_offset(CACHE_LINE * size_of::<f32>());
-    let workspace = ViewMut::from(&mut room[start..start + workspace_len]);
-    let operands = [View::from(a), View::from(b)];
-    let ran = device.run(|| runner.run(operands, ViewMut::from(&mut out).replaced(), workspace));
+    let workspace = ViewMut::of(&mut room[start..start + workspace_len]);
+    let operands = [View::of(a), View::of(b)];
+    let ran = device.run(|| runner.run(operands, ViewMut::of(&mut out).replaced(), workspace));
     ran.or_else(refuse)?;
     Ok(out)
 }

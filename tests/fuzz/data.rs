@@ -11,7 +11,7 @@ use microbatch::trainer::spec::{ColorJitter, Mean, TransformParams};
 use png::{BitDepth, ColorType};
 use std::io::{Cursor, Write};
 use std::{fs, sync::Arc};
-use tensor::{Cpu, Device};
+use tensor::{Cpu, Device, ViewMut};
 
 /// Most elements of a mini-batch that is made here.
 const MOST: usize = 1 << 18;
@@ -96,8 +96,8 @@ fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
     let Some(len) = len.filter(|&len| len <= MOST) else { return Ok(Accepted::Huge) };
     input.foretold += loader.host_bytes() - resident + (len * size_of::<f32>()) as u64;
     let (mut data, mut labels) = (vec![0.0; len], [0.0; 2]);
-    loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into()))?;
-    loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into()))?;
+    loader.upload(ViewMut::of(&mut data), Some(ViewMut::of(&mut labels)))?;
+    loader.upload(ViewMut::of(&mut data), Some(ViewMut::of(&mut labels)))?;
     Ok(Accepted::Used)
 }
 

@@ -82,9 +82,9 @@ fn times_ms(convolver: &dyn Convolver, op: ConvOp) -> [f64; 2] {
     let mut run_ms = || {
         let mut workspace = arena.view_mut(arena.all());
         let start = Instant::now();
-        convolver.prepare(View::from(&b), workspace.reborrow());
-        let operands = [View::from(&a), View::from(&b)];
-        let ran = convolver.run(operands, ViewMut::from(&mut out).replaced(), workspace);
+        convolver.prepare(View::of(&b), workspace.reborrow());
+        let operands = [View::of(&a), View::of(&b)];
+        let ran = convolver.run(operands, ViewMut::of(&mut out).replaced(), workspace);
         ran.expect("the algorithm applies");
         start.elapsed().as_secs_f64() * 1e3
     };

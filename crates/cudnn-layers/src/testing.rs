@@ -205,7 +205,7 @@ pub(crate) fn rectified(x: &[f32]) -> Vec<f32> {
         &Device::cpu(),
         crate::activation::Activation::RELU,
         None,
-        ViewMut::from(&mut y),
+        ViewMut::of(&mut y),
     );
     y
 }

@@ -71,7 +71,7 @@ mod tests {
     fn parts_are_cut_out_in_the_order_in_which_they_were_added_up() {
         let [mask, floats] = [Space::of::<u8>(3), Space::of::<f32>(2)];
         let memory: Vec<f32> = (0..Space::all_of([mask, floats]).bytes() / 4).map(|i| i as f32).collect();
-        let mut rest = View::from(&memory);
+        let mut rest = View::of(&memory);
         assert_eq!(rest.take(Format::U8, 3).host::<u8>(), [0, 0, 0]);
         assert_eq!(rest.take(Format::F32, 2).host::<f32>(), [1.0, 2.0]);
         assert!(rest.is_empty());

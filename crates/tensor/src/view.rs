@@ -62,14 +62,10 @@ impl<B> TaggedBytes<B> {
         Self { address, bytes, format, borrow: PhantomData }
     }
 
-    fn of<T: Element>(elements: *mut T, len: usize) -> Self {
-        let format = Format { dtype: T::DTYPE, ..Format::default() };
-        Self {
-            address: Address::Host(elements.cast()),
-            bytes: len * size_of::<T>(),
-            format,
-            borrow: PhantomData,
-        }
+    fn of_elements<T: Element>(elements: *mut T, len: usize) -> Self {
+        let (address, format) =
+            (Address::Host(elements.cast()), Format { dtype: T::DTYPE, ..Format::default() });
+        Self { address, bytes: len * size_of::<T>(), format, borrow: PhantomData }
     }
 
     /// What the elements are.
@@ -163,6 +159,11 @@ impl<B> TaggedBytes<B> {
 }
 
 impl<'a> View<'a> {
+    /// These elements, in host memory.
+    pub fn of<T: Element>(elements: &'a [T]) -> Self {
+        Self::of_elements(elements.as_ptr().cast_mut(), elements.len())
+    }
+
     /// The elements `range` of this view.
     ///
     /// # Panics
@@ -186,6 +187,11 @@ impl<'a> View<'a> {
 }
 
 impl<'a> ViewMut<'a> {
+    /// These elements, in host memory.
+    pub fn of<T: Element>(elements: &'a mut [T]) -> Self {
+        Self::of_elements(elements.as_mut_ptr(), elements.len())
+    }
+
     /// The same elements, read-only, for as long as `self` stays borrowed.
     pub fn as_view(&self) -> View<'_> {
         self.part(0..self.len())
@@ -222,30 +228,6 @@ impl<'a> ViewMut<'a> {
     }
 }
 
-impl<'a, T: Element> From<&'a [T]> for View<'a> {
-    fn from(elements: &'a [T]) -> Self {
-        Self::of(elements.as_ptr().cast_mut(), elements.len())
-    }
-}
-
-impl<'a, T: Element> From<&'a Vec<T>> for View<'a> {
-    fn from(elements: &'a Vec<T>) -> Self {
-        Self::from(elements.as_slice())
-    }
-}
-
-impl<'a, T: Element> From<&'a mut [T]> for ViewMut<'a> {
-    fn from(elements: &'a mut [T]) -> Self {
-        Self::of(elements.as_mut_ptr(), elements.len())
-    }
-}
-
-impl<'a, T: Element> From<&'a mut Vec<T>> for ViewMut<'a> {
-    fn from(elements: &'a mut Vec<T>) -> Self {
-        Self::from(elements.as_mut_slice())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,7 +248,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "U8 at")]
     fn bytes_are_not_read_as_floats() {
-        View::from(&vec![0u8; 8]).host::<f32>();
+        View::of(&[0u8; 8]).host::<f32>();
     }
 
     #[test]

@@ -47,5 +47,5 @@ on_every_device! {
 fn columns_beyond_the_matrix_are_refused() {
     let columns = Columns { rows: 1, stride: 3, offset: 2, width: 2 };
     let mut matrix = vec![0.0; 3];
-    into_columns(&Device::cpu(), &columns, (&vec![0.0; 2]).into(), ViewMut::from(&mut matrix).replaced());
+    into_columns(&Device::cpu(), &columns, View::of(&[0.0f32; 2]), ViewMut::of(&mut matrix).replaced());
 }

@@ -154,7 +154,7 @@ fn five_updates(rule: &Rule, dw: &[f32], w: &[f32]) -> Vec<f64> {
 
 /// No copy of the weights.
 fn nothing<'a>() -> ViewMut<'a> {
-    ViewMut::from(&mut [0.0_f32; 0][..])
+    ViewMut::of(&mut [0.0_f32; 0][..])
 }
 
 /// `params` as (elements, `lr_mult`, decay) cut out of one gradient and one run of histories and weights.

@@ -57,9 +57,9 @@ fn execute(runner: &Runner, [a, b]: [&[f32]; 2], start: Option<&[f32]>) -> Vec<f
     let workspace = arena.view_mut(span);
     let out_len = operand_lens(runner.op, &runner.geometry)[2];
     let mut out = start.map_or_else(|| vec![f32::NAN; out_len], <[f32]>::to_vec);
-    let to = ViewMut::from(&mut out[..]);
+    let to = ViewMut::of(&mut out[..]);
     let to = if start.is_some() { to.added() } else { to.replaced() };
-    runner.run([View::from(a), View::from(b)], to, workspace).unwrap();
+    runner.run([View::of(a), View::of(b)], to, workspace).unwrap();
     out
 }
 
@@ -128,7 +128,7 @@ impl Convolver for Watched {
     fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
         self.note(self.facts().geometry.n);
         let gone = vec![f32::NAN; b.len()];
-        let b = if self.facts().prepared > Bytes(0) { View::from(&gone) } else { b };
+        let b = if self.facts().prepared > Bytes(0) { View::of(&gone) } else { b };
         self.convolver.run([a, b], out, workspace)
     }
 }

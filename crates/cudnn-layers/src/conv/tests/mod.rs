@@ -39,10 +39,10 @@ pub(super) fn run(
     let mut arena = unset(convolver.facts().workspace);
     let mut workspace = arena.view_mut(Span::bytes(0, convolver.facts().workspace.0 as usize));
     let mut out = start.map_or_else(|| vec![f32::NAN; out], <[f32]>::to_vec);
-    let to = ViewMut::from(&mut out);
-    convolver.prepare(View::from(b), workspace.reborrow());
+    let to = ViewMut::of(&mut out);
+    convolver.prepare(View::of(b), workspace.reborrow());
     let to = if start.is_some() { to.added() } else { to.replaced() };
-    convolver.run([View::from(a), View::from(b)], to, workspace).unwrap();
+    convolver.run([View::of(a), View::of(b)], to, workspace).unwrap();
     out
 }
 
@@ -57,15 +57,15 @@ fn check_sharing(name: &str, (op, g): (ConvOp, &ConvGeometry), (a, w): (&[f32], 
     let bytes = |from: Bytes, to: Bytes| Span::bytes(from.0 as usize, (to.0 - from.0) as usize);
     let (last, _) = &parts[parts.len() - 1];
     let prepared = last.facts().prepared;
-    last.prepare(View::from(w), arena.view_mut(bytes(Bytes(0), last.facts().workspace)));
+    last.prepare(View::of(w), arena.view_mut(bytes(Bytes(0), last.facts().workspace)));
     let gone = vec![f32::NAN; w.len()];
     for (part, [a_range, _, out_range]) in &parts {
         assert_eq!(part.facts().prepared, prepared);
         let (a, mut out) = (&a[a_range.clone()], vec![f32::NAN; out_range.len()]);
         arena.set(bytes(prepared, most), 0xff).unwrap();
         let workspace = arena.view_mut(bytes(Bytes(0), part.facts().workspace));
-        let operands = [View::from(a), View::from(&gone)];
-        part.run(operands, ViewMut::from(&mut out).replaced(), workspace).unwrap();
+        let operands = [View::of(a), View::of(&gone)];
+        part.run(operands, ViewMut::of(&mut out).replaced(), workspace).unwrap();
         let alone = run(&**part, out.len(), (a, w), None);
         assert!(out == alone, "{name} {op:?} {g:?}: sharing changes the result");
     }

@@ -5,7 +5,7 @@ use crate::data::{Dataset, ImageRecords, Loader, LoaderOptions, Phase};
 use crate::spec::{ColorJitter, TransformParams};
 use crate::{group::Share, testing::gpu};
 use std::sync::Arc;
-use tensor::{Arena, Cursor, Device, Format};
+use tensor::{Arena, Cursor, Device, Format, ViewMut};
 
 const SHAPE: [usize; 3] = [1, 4, 5];
 
@@ -28,7 +28,7 @@ fn take(loader: &mut Loader, mini_batch: usize, count: usize) -> (Vec<f32>, Vec<
     let (mut all_data, mut all_labels) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let (mut data, mut labels) = (vec![f32::NAN; mini_batch * sample], vec![f32::NAN; mini_batch]);
-        loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into())).unwrap();
+        loader.upload(ViewMut::of(&mut data), Some(ViewMut::of(&mut labels))).unwrap();
         all_data.extend(data);
         all_labels.extend(labels);
     }
@@ -171,7 +171,7 @@ fn the_first_error_reaches_the_caller_again_and_again() {
         take(&mut loader, 4, 1);
         let (mut data, mut labels) = (vec![0.0; 36], vec![0.0; 4]);
         for _ in 0..2 {
-            let error = loader.upload((&mut data[..]).into(), Some((&mut labels[..]).into())).unwrap_err();
+            let error = loader.upload(ViewMut::of(&mut data), Some(ViewMut::of(&mut labels))).unwrap_err();
             assert_eq!(error.to_string(), "counting 6: broken");
             assert_eq!(loader.position(), 4);
         }
