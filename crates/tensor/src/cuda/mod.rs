@@ -12,22 +12,16 @@
 //! In a build without the feature `cuda` no value of the types is ever made, and the probe says so.
 
 mod devices;
-#[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "cuda"), path = "without.rs")]
 mod driver;
 mod kernel;
-#[cfg(not(feature = "cuda"))]
-mod without;
 
 pub use devices::{Absent, CudaDeviceInfo, CudaDevices, CudaVersion};
-#[cfg(feature = "cuda")]
 pub(crate) use driver::DeviceMemory;
 #[cfg(feature = "cuda")]
-pub use driver::{Communicator, Cuda, CudaGraph, Event, Library, Pinned, Stream, probe};
+pub use driver::Library;
+pub use driver::{Communicator, Cuda, CudaGraph, Event, Pinned, Stream, probe};
 pub use kernel::{Arg, Grid, Source};
-#[cfg(not(feature = "cuda"))]
-pub(crate) use without::DeviceMemory;
-#[cfg(not(feature = "cuda"))]
-pub use without::{Communicator, Cuda, CudaGraph, Event, Pinned, Stream, probe};
 
 use thiserror::Error;
 

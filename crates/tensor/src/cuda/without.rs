@@ -31,17 +31,16 @@ impl CudaDevices {
     }
 }
 
-/// `type { method(arguments) -> result; .. }`: types that are never made, as they are called in a build with CUDA.
+/// `visibility type { signature } ..;`: types that are never made, with what is called of them in a build with CUDA.
 macro_rules! never {
-    ($($visible:vis $type:ident { $($name:ident($($argument:ty),*) $(-> $result:ty)?;)* })+) => {$(
-        #[allow(missing_docs)]
+    ($($visible:vis $type:ident $({ $($signature:tt)* })*;)+) => {$(
+        #[allow(missing_docs, dead_code)]
         #[derive(Clone, Debug)]
-        #[allow(dead_code)]
         $visible struct $type(());
 
-        #[allow(missing_docs, dead_code)]
+        #[allow(missing_docs, clippy::missing_safety_doc, dead_code)]
         impl $type {
-            $($visible fn $name(&self $(, _: $argument)*) $(-> $result)? {
+            $($($signature)* {
                 none()
             })*
         }
@@ -49,89 +48,62 @@ macro_rules! never {
 }
 
 never! {
-    pub Cuda {
-        allows_tf32() -> bool;
-        format() -> Format;
-        info() -> &CudaDeviceInfo;
-        versions() -> &str;
-        stream() -> &Stream;
-        new_stream() -> Result<Stream, CudaError>;
-        multiprocessors() -> u32;
-        memory() -> Result<[u64; 2], CudaError>;
-        note(Done);
-        check() -> Done;
-        first_failure(Done) -> Done;
-        take_buffer(usize) -> Result<Pinned, CudaError>;
-        give_buffer(Pinned);
-        own_bytes() -> u64;
-        fault_address() -> u64;
-        take_fault() -> Option<[u32; 4]>;
-        is_recording() -> bool;
-        break_down();
-    }
-    pub Stream {
-        bind() -> Done;
-        synchronize() -> Done;
-        wait(&Event) -> Done;
-        event() -> Result<Event, CudaError>;
-        copy(View<'_>, ViewMut<'_>) -> Done;
-        set(ViewMut<'_>, u8) -> Done;
-    }
-    pub Event {
-        record() -> Done;
-        wait() -> Done;
-        elapsed_ms(&Event) -> Result<f64, CudaError>;
-    }
-    pub Pinned {
-        len() -> usize;
-        is_empty() -> bool;
-        copy_to(ViewMut<'_>) -> Done;
-    }
-    pub CudaGraph {}
-    pub Communicator {
-        abort();
-    }
-    pub(crate) DeviceMemory {
-        stream() -> &Stream;
-        len() -> usize;
-        address() -> Address;
-    }
-}
-
-/// `type { signature } ..;`: what is called otherwise.
-macro_rules! never_called {
-    ($($type:ident $({ $($signature:tt)* })+;)+) => {$(
-        #[allow(missing_docs, clippy::missing_safety_doc)]
-        impl $type {
-            $($($signature)* {
-                none()
-            })+
-        }
-    )+};
-}
-
-never_called! {
-    Cuda
+    pub Cuda
         { pub fn with_tf32(self, _: bool) -> Self }
+        { pub fn allows_tf32(&self) -> bool }
         { pub fn with_format(self, _: Format) -> Self }
+        { pub fn format(&self) -> Format }
+        { pub fn info(&self) -> &CudaDeviceInfo }
+        { pub fn versions(&self) -> &str }
+        { pub fn stream(&self) -> &Stream }
+        { pub fn new_stream(&self) -> Result<Stream, CudaError> }
+        { pub fn multiprocessors(&self) -> u32 }
+        { pub fn memory(&self) -> Result<[u64; 2], CudaError> }
+        { pub fn note(&self, _: Done) }
+        { pub fn check(&self) -> Done }
+        { pub fn first_failure(&self, _: Done) -> Done }
+        { pub fn take_buffer(&self, _: usize) -> Result<Pinned, CudaError> }
+        { pub fn give_buffer(&self, _: Pinned) }
         { pub fn scratch<R>(&self, _: impl FnOnce(ViewMut<'_>) -> R) -> R }
+        { pub fn own_bytes(&self) -> u64 }
+        { pub fn fault_address(&self) -> u64 }
+        { pub fn take_fault(&self) -> Option<[u32; 4]> }
+        { pub fn is_recording(&self) -> bool }
         { pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[Arg<'_>]) }
-        { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> };
-    Stream
-        { pub(crate) fn upload<T: Element>(&self, _: &[T], _: ViewMut<'_>) -> Done }
-        { pub(crate) fn download<T: Element>(&self, _: View<'_>, _: &mut [T]) -> Done };
-    Pinned
+        { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> }
+        { pub fn break_down(&self) };
+    pub Stream
+        { pub fn bind(&self) -> Done }
+        { pub fn synchronize(&self) -> Done }
+        { pub fn wait(&self, _: &Event) -> Done }
+        { pub fn event(&self) -> Result<Event, CudaError> }
+        { pub fn copy(&self, _: View<'_>, _: ViewMut<'_>) -> Done }
+        { pub fn set(&self, _: ViewMut<'_>, _: u8) -> Done }
+        { pub fn upload<T: Element>(&self, _: &[T], _: ViewMut<'_>) -> Done }
+        { pub fn download<T: Element>(&self, _: View<'_>, _: &mut [T]) -> Done };
+    pub Event
+        { pub fn record(&self) -> Done }
+        { pub fn wait(&self) -> Done }
+        { pub fn elapsed_ms(&self, _: &Event) -> Result<f64, CudaError> };
+    pub Pinned
         { pub fn new(_: &Stream, _: usize) -> Result<Self, CudaError> }
-        { pub fn copy_from(&mut self, _: View<'_>) -> Done }
+        { pub fn len(&self) -> usize }
+        { pub fn is_empty(&self) -> bool }
         { pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> }
+        { pub fn copy_to(&mut self, _: ViewMut<'_>) -> Done }
+        { pub fn copy_from(&mut self, _: View<'_>) -> Done }
         { pub unsafe fn upload_in(&self, _: &Stream, _: usize, _: ViewMut<'_>) -> Done }
         { pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Done };
-    Communicator
+    pub Communicator
         { pub fn unique_id() -> Result<Vec<u8>, CudaError> }
         { pub fn new(_: &Cuda, _: &[u8], _: usize, _: usize) -> Result<Self, CudaError> }
-        { pub unsafe fn sum(&self, _: &Stream, _: Option<View<'_>>, _: ViewMut<'_>) -> Done };
-    CudaGraph
+        { pub unsafe fn sum(&self, _: &Stream, _: Option<View<'_>>, _: ViewMut<'_>) -> Done }
+        { pub fn abort(&self) };
+    pub CudaGraph
         { pub unsafe fn replay(&mut self) -> Done };
-    DeviceMemory
-        { pub(crate) fn new(_: &Stream, _: usize) -> Result<Self, CudaError> };
+    pub(crate) DeviceMemory
+        { pub(crate) fn new(_: &Stream, _: usize) -> Result<Self, CudaError> }
+        { pub(crate) fn stream(&self) -> &Stream }
+        { pub(crate) fn len(&self) -> usize }
+        { pub(crate) fn address(&self) -> Address };
 }
