@@ -101,11 +101,11 @@ impl Device {
     /// The GPU is lost.
     pub fn mark(&self) -> Result<Mark, CudaError> {
         Ok(match self {
-            Self::Cpu(_) => Mark(Point::Cpu(Instant::now())),
+            Self::Cpu(_) => Mark::Cpu(Instant::now()),
             Self::Cuda(cuda) => {
                 let event = cuda.stream().event()?;
                 event.record()?;
-                Mark(Point::Cuda(event))
+                Mark::Cuda(event)
             }
         })
     }
@@ -149,19 +149,11 @@ impl Drop for Pending {
 
 /// A point in a device's work. A GPU's lies in its own time, not in that of the host, which runs ahead.
 #[derive(Debug)]
-pub struct Mark(Point);
-
-#[derive(Debug)]
-enum Point {
+pub enum Mark {
+    /// A time of the host.
     Cpu(Instant),
+    /// A point in any of a GPU's streams.
     Cuda(Event),
-}
-
-/// A point in any of a GPU's streams.
-impl From<Event> for Mark {
-    fn from(event: Event) -> Self {
-        Self(Point::Cuda(event))
-    }
 }
 
 impl Mark {
@@ -173,9 +165,9 @@ impl Mark {
     /// # Panics
     /// If the points are of different devices.
     pub fn ms_until(&self, end: &Mark) -> Result<f64, CudaError> {
-        match (&self.0, &end.0) {
-            (Point::Cpu(start), Point::Cpu(end)) => Ok(end.duration_since(*start).as_secs_f64() * 1e3),
-            (Point::Cuda(start), Point::Cuda(end)) => start.elapsed_ms(end),
+        match (self, end) {
+            (Self::Cpu(start), Self::Cpu(end)) => Ok(end.duration_since(*start).as_secs_f64() * 1e3),
+            (Self::Cuda(start), Self::Cuda(end)) => start.elapsed_ms(end),
             _ => panic!("two devices have no common time"),
         }
     }

@@ -145,7 +145,7 @@ impl Copies {
         if wanted && self.marks.is_some() {
             let event = self.stream(action).event()?;
             event.record()?;
-            self.marks.get_or_insert_default().entry(at).or_default().push(event.into());
+            self.marks.get_or_insert_default().entry(at).or_default().push(Mark::Cuda(event));
         }
         Ok(())
     }
