@@ -32,12 +32,10 @@ fn check_extents(extents: &[(&[usize], &str)], pad: [usize; 2]) -> Result<(), Ge
         return refuse(format!("{what} must be at least 1"));
     }
     let mut all = extents.iter().flat_map(|(values, _)| *values).chain(&pad);
-    match all.find(|&&extent| extent > MOST_EXTENT) {
-        Some(extent) => {
-            refuse(format!("an extent of {extent} is more than {MOST_EXTENT}, the largest there is"))
-        }
-        None => Ok(()),
-    }
+    let too_large = all.find(|&&extent| extent > MOST_EXTENT);
+    too_large.map_or(Ok(()), |extent| {
+        refuse(format!("an extent of {extent} is more than {MOST_EXTENT}, the largest there is"))
+    })
 }
 
 fn check_window(window: usize, image: usize, pad: usize) -> Result<(), GeometryError> {

@@ -39,8 +39,8 @@ impl Cpu {
         let threads = threads.unwrap_or_else(Self::available_threads).max(1);
         let builder = ThreadPoolBuilder::new().num_threads(threads);
         let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
-        let refused = |error: ThreadPoolBuildError| ThreadError { threads, reason: error.to_string() };
-        let pool = pool.map_err(refused)?;
+        let refused = |error: ThreadPoolBuildError| format!("{threads} threads cannot be started: {error}");
+        let pool = pool.map_err(|error| ThreadError(refused(error)))?;
         // Once all have started: a thread that the system refuses is to be an error, which memory that it refuses is
         // not.
         pool.broadcast(|_| gemm::allocate_for_this_thread());
@@ -71,13 +71,10 @@ impl Cpu {
     }
 }
 
-/// Threads that the operating system refuses.
+/// Threads that the operating system refuses, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{threads} threads cannot be started: {reason}")]
-pub struct ThreadError {
-    threads: usize,
-    reason: String,
-}
+#[error("{0}")]
+pub struct ThreadError(String);
 
 impl fmt::Debug for Cpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,24 +12,19 @@ impl Cpu {
         self.for_each_with(tasks, &mut vec![(); self.threads()], |index, ()| task(index));
     }
 
-    /// As [`Cpu::for_each`], lending each thread its own equal, aligned piece of `scratch` (see
-    /// [`Cpu::scratch_piece`]). A piece holds whatever the thread's last task left in it.
+    /// As [`Cpu::for_each`], lending each thread its own equal piece of `scratch`, whole cache lines. A piece holds
+    /// whatever the thread's last task left in it.
     pub fn for_each_scratch(
         &self,
         tasks: usize,
         scratch: &mut [f32],
         task: impl Fn(usize, &mut [f32]) + Sync,
     ) {
-        let piece = self.scratch_piece(scratch.len());
+        let piece = scratch.len() / self.threads() / LANES * LANES;
         let mut rest = scratch;
         let next = |_| rest.split_off_mut(..piece).unwrap_or_default();
         let mut pieces: Vec<&mut [f32]> = (0..self.threads()).map(next).collect();
         self.for_each_with(tasks, &mut pieces, |index, piece| task(index, piece));
-    }
-
-    /// Elements of scratch that each thread gets of `len` in all: whole cache lines.
-    pub fn scratch_piece(&self, len: usize) -> usize {
-        len / self.threads() / LANES * LANES
     }
 
     /// Calls `task(index, chunk)` for every run of `chunk` elements of `elements` (the last may be shorter).

@@ -1,6 +1,6 @@
 //! What this machine's processor is: measurements of one are not those of another.
 
-use std::env::consts::ARCH;
+use std::{collections::BTreeSet, env::consts::ARCH};
 
 /// The processor's model, as the operating system names it, or the numbers that it goes by.
 pub fn processor_name() -> String {
@@ -18,10 +18,8 @@ fn name_in(info: &str) -> String {
         info.lines().filter_map(value)
     };
     let cores = values("CPU implementer").zip(values("CPU part"));
-    let mut cores: Vec<String> =
+    let cores: BTreeSet<String> =
         cores.map(|(implementer, part)| format!("implementer {implementer} part {part}")).collect();
-    cores.sort_unstable();
-    cores.dedup();
     let name = values("model name").next().unwrap_or_else(|| ARCH.to_owned());
     let words: Vec<String> = std::iter::once(name).chain(cores).collect();
     words.join(", ")

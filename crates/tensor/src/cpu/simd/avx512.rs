@@ -60,14 +60,18 @@ impl Lanes for Avx512 {
     /// First within each 128-bit quarter (pairs of rows, then pairs of pairs), then the quarters as a 4 x 4 matrix.
     #[inline(always)]
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {
+        let avx = self.0.avx512f;
         let [mut pairs, mut fours, mut halves, mut columns] = [rows; 4];
         for i in 0..8 {
-            [pairs[2 * i], pairs[2 * i + 1]] = self.unpack_singles(rows[2 * i], rows[2 * i + 1]);
+            let (a, b) = (rows[2 * i], rows[2 * i + 1]);
+            [pairs[2 * i], pairs[2 * i + 1]] = [avx._mm512_unpacklo_ps(a, b), avx._mm512_unpackhi_ps(a, b)];
         }
         // Quarter `q` of `fours[4 * g + j]` holds column `4 * q + j` of rows `4 * g..4 * g + 4`.
         for i in 0..8 {
             let first = 2 * i - i % 2;
-            [fours[2 * i], fours[2 * i + 1]] = self.unpack_doubles(pairs[first], pairs[first + 2]);
+            let (a, b) = (avx._mm512_castps_pd(pairs[first]), avx._mm512_castps_pd(pairs[first + 2]));
+            fours[2 * i] = avx._mm512_castpd_ps(avx._mm512_unpacklo_pd(a, b));
+            fours[2 * i + 1] = avx._mm512_castpd_ps(avx._mm512_unpackhi_pd(a, b));
         }
         for i in 0..8 {
             let j = i + i / 4 * 4;
@@ -80,23 +84,9 @@ impl Lanes for Avx512 {
     }
 }
 
-// Not closures: those would be compiled on their own, without the instruction set.
 impl Avx512 {
-    #[inline(always)]
-    fn unpack_singles(self, a: __m512, b: __m512) -> [__m512; 2] {
-        let avx = self.0.avx512f;
-        [avx._mm512_unpacklo_ps(a, b), avx._mm512_unpackhi_ps(a, b)]
-    }
-    #[inline(always)]
-    fn unpack_doubles(self, a: __m512, b: __m512) -> [__m512; 2] {
-        let avx = self.0.avx512f;
-        let (a, b) = (avx._mm512_castps_pd(a), avx._mm512_castps_pd(b));
-        [
-            avx._mm512_castpd_ps(avx._mm512_unpacklo_pd(a, b)),
-            avx._mm512_castpd_ps(avx._mm512_unpackhi_pd(a, b)),
-        ]
-    }
-    /// The even and the odd quarters of `a` followed by those of `b`.
+    /// The even and the odd quarters of `a` followed by those of `b`. Not a closure: that would be compiled on its own,
+    /// without the instruction set.
     #[inline(always)]
     fn split_quarters(self, a: __m512, b: __m512) -> [__m512; 2] {
         let avx = self.0.avx512f;

@@ -6,13 +6,6 @@ use super::lanes::{LANES, Lanes};
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-impl Portable {
-    #[inline(always)]
-    fn zip(a: [f32; LANES], b: [f32; LANES], op: impl Fn(f32, f32) -> f32) -> [f32; LANES] {
-        std::array::from_fn(|lane| op(a[lane], b[lane]))
-    }
-}
-
 impl Lanes for Portable {
     type V = [f32; LANES];
 
@@ -32,15 +25,15 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     fn add(self, a: Self::V, b: Self::V) -> Self::V {
-        Self::zip(a, b, |a, b| a + b)
+        std::array::from_fn(|lane| a[lane] + b[lane])
     }
     #[inline(always)]
     fn sub(self, a: Self::V, b: Self::V) -> Self::V {
-        Self::zip(a, b, |a, b| a - b)
+        std::array::from_fn(|lane| a[lane] - b[lane])
     }
     #[inline(always)]
     fn mul(self, a: Self::V, b: Self::V) -> Self::V {
-        Self::zip(a, b, |a, b| a * b)
+        std::array::from_fn(|lane| a[lane] * b[lane])
     }
     #[inline(always)]
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {

@@ -46,27 +46,6 @@ struct Shared {
 }
 
 impl Cuda {
-    fn new(info: CudaDeviceInfo, versions: String) -> Result<Self, CudaError> {
-        let what = format!("opening GPU {} ({})", info.ordinal, info.name);
-        let context = CudaContext::new(info.ordinal).map_err(CudaError::driver(what))?;
-        // SAFETY: tracking is of cudarc's own memory, of which there is none here. With it, the first stream waits for
-        // the whole GPU, which fails, and ends the recording, while another thread records.
-        unsafe { context.disable_event_tracking() };
-        let stream = Stream::new(&context)?;
-        let shared = Shared {
-            libraries: Mutex::default(),
-            modules: Mutex::default(),
-            scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN)?),
-            buffers: Mutex::default(),
-            fault: Mutex::new(Pinned::new(&stream, size_of::<[u32; 4]>())?),
-            failure: Mutex::default(),
-            recording: AtomicBool::new(false),
-            info,
-            versions,
-        };
-        Ok(Self { stream, shared: Arc::new(shared), tf32: false, format: Format::F32 })
-    }
-
     /// The same GPU, whose products may, if `allowed`, round their factors to TF32.
     pub fn with_tf32(self, allowed: bool) -> Self {
         Self { tf32: allowed, ..self }
@@ -264,7 +243,24 @@ impl CudaDevices {
             CudaError::new(format!("opening GPU {ordinal}"), format!("there are {}", self.devices.len()))
         })?;
         let driver = self.driver.as_deref().unwrap_or("of unknown version");
-        Cuda::new(info.clone(), format!("CUDA {}, driver {driver}", self.cuda))
+        let what = format!("opening GPU {ordinal} ({})", info.name);
+        let context = CudaContext::new(ordinal).map_err(CudaError::driver(what))?;
+        // SAFETY: tracking is of cudarc's own memory, of which there is none here. With it, the first stream waits for
+        // the whole GPU, which fails, and ends the recording, while another thread records.
+        unsafe { context.disable_event_tracking() };
+        let stream = Stream::new(&context)?;
+        let shared = Shared {
+            libraries: Mutex::default(),
+            modules: Mutex::default(),
+            scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN)?),
+            buffers: Mutex::default(),
+            fault: Mutex::new(Pinned::new(&stream, size_of::<[u32; 4]>())?),
+            failure: Mutex::default(),
+            recording: AtomicBool::new(false),
+            info: info.clone(),
+            versions: format!("CUDA {}, driver {driver}", self.cuda),
+        };
+        Ok(Cuda { stream, shared: Arc::new(shared), tf32: false, format: Format::F32 })
     }
 }
 
