@@ -20,7 +20,6 @@ pub mod cuda;
 pub mod device;
 pub mod format;
 pub mod geometry;
-pub mod pattern;
 pub mod rng;
 pub mod space;
 pub mod span;

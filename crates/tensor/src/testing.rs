@@ -1,6 +1,6 @@
 //! What tests share: comparisons and tolerances, and, from their own rooms, random operands and what verifying allows.
 
-pub use crate::{pattern::random, tolerance::distance_tolerance};
+pub use crate::{rng::random, tolerance::distance_tolerance};
 
 /// Largest absolute difference divided by the largest absolute reference value.
 ///

@@ -141,7 +141,7 @@ impl Execution {
     /// Gives `node` something to work on: random values, and zeros where it wants labels.
     fn put_values(&mut self, node: usize) -> Result<(), NetError> {
         let (layout, net) = (&self.layout.nets[0], &self.nets[0]);
-        let (node, pattern) = (&net.graph().nodes[node], tensor::pattern::random(1 << 16, 1));
+        let (node, pattern) = (&net.graph().nodes[node], tensor::rng::random(1 << 16, 1));
         let bottoms = node.bottoms.iter().zip(&node.declaration.gradients);
         let bottoms =
             bottoms.map(|(&bottom, &is_differentiable)| (layout.data(bottom, 0), is_differentiable));

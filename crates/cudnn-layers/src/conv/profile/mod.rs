@@ -74,7 +74,7 @@ struct ConvProfiler {
 
 impl ConvProfiler {
     fn new(device: &Device, options: ProfileOptions) -> Self {
-        let pattern = tensor::pattern::random(1 << 20, 1);
+        let pattern = tensor::rng::random(1 << 20, 1);
         let (gpu, lost) = (cuda::GpuClock::default(), HashSet::new());
         Self { device: device.clone(), options, pattern, bench: None, gpu, lost }
     }

@@ -9,7 +9,7 @@
 
 use super::operand::Operand;
 use crate::conv::ConvOp;
-use tensor::{ConvGeometry, pattern::random};
+use tensor::{ConvGeometry, rng::random};
 
 /// How many sums there are. The estimate is off by about a third; a fault is off by orders of magnitude.
 const DRAWS: u64 = 4;

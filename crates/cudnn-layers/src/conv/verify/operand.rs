@@ -1,6 +1,6 @@
 //! Operands in which no two samples are alike.
 
-use tensor::pattern::random;
+use tensor::rng::random;
 
 /// The values of an operand: a pattern over and over, of a length at which no two samples begin.
 pub(super) struct Operand {
