@@ -114,16 +114,4 @@ impl Bins {
             }
         }
     }
-
-    /// Copies bins `..count` of `from` here.
-    ///
-    /// # Safety
-    /// They must be valid for reading and writing, and ours aligned if they are to be streamed.
-    #[inline(always)]
-    pub(super) unsafe fn copy_from<L: Lanes>(self, l: L, from: Bins, count: usize) {
-        for index in 0..count {
-            // SAFETY: promised by the caller.
-            unsafe { self.store(l, index, from.load(l, index)) };
-        }
-    }
 }

@@ -130,7 +130,9 @@ unsafe fn transform_column<L: Lanes>(
         if packed {
             fft(l, (t, false), from, work, spare, 0..t);
             untangle(l, t, spare);
-            to.copy_from(l, spare, t);
+            for index in 0..t {
+                to.store(l, index, spare.load(l, index));
+            }
         } else {
             fft(l, (t, false), from, work, to, 0..t);
         }

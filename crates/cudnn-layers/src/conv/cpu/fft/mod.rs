@@ -49,10 +49,7 @@ impl Pass for Tiling {
 
     /// The row spectra of filters depend on nothing else.
     fn prepared_len(&self) -> usize {
-        match &self.right {
-            Right::Filter => self.regions(1)[0],
-            Right::Images(_) => 0,
-        }
+        if let Right::Filter = self.right { self.regions(1)[0] } else { 0 }
     }
 
     fn prepare(&self, cpu: &Cpu, filter: &[f32], workspace: &mut [f32]) {

@@ -1,7 +1,7 @@
 //! The products of all frequencies of one column of the spectra, and its transformation back.
 
 use super::bins::{BIN, Bins, Work};
-use super::product::Product;
+use super::product::product;
 use super::tiling::{ROWS, Right, Tiling, VECTORS};
 use super::transform::{fft, tangle, untangle};
 use std::ops::Range;
@@ -57,7 +57,7 @@ impl WithLanes for Multiply<'_> {
         let (tiling, t) = (self.tiling, self.tiling.t);
         let part = Part::new(tiling, self.index);
         let [filter_stride, product_stride] = tiling.scratch_strides();
-        let (filters, product) = self.scratch.split_at_mut(filter_stride * t);
+        let (filters, products) = self.scratch.split_at_mut(filter_stride * t);
         let mut work = [Work::CLEARED; 2];
         let left_plane = tiling.plane(&tiling.left);
         let left = &self.left[(part.group * tiling.half() + part.j) * t * left_plane..][..t * left_plane];
@@ -78,16 +78,15 @@ impl WithLanes for Multiply<'_> {
             };
             for v in 0..t {
                 let first = row.offset(part.rows.start) + term.offset(terms.start);
-                Product {
-                    extents: [part.rows.len(), terms.len(), part.vectors.len()],
-                    left: &left[v * left_plane + first..],
-                    row,
-                    term,
-                    right: (&right[v * right_plane..], right_stride),
-                    out: (&mut product[v * product_stride..], part.vectors.len() * BIN),
-                    accumulate: if terms.start == 0 { Accumulate::Replace } else { Accumulate::Add },
-                }
-                .run(l, part.j == 0 && v % (t / 2) == 0);
+                product(
+                    l,
+                    [part.rows.len(), terms.len(), part.vectors.len()],
+                    (&left[v * left_plane + first..], [row, term]),
+                    (&right[v * right_plane..], right_stride),
+                    (&mut products[v * product_stride..], part.vectors.len() * BIN),
+                    if terms.start == 0 { Accumulate::Replace } else { Accumulate::Add },
+                    part.j == 0 && v % (t / 2) == 0,
+                );
             }
         }
         let rows = tiling.result[0] * BIN;
@@ -97,7 +96,7 @@ impl WithLanes for Multiply<'_> {
                 let at = (item * tiling.half() + part.j) * rows;
                 // SAFETY: this column of this row and vector of the product belongs to this task alone.
                 let to = unsafe { self.result.slice(at..at + rows) };
-                let from = &mut product[(i * part.vectors.len() + k) * BIN..];
+                let from = &mut products[(i * part.vectors.len() + k) * BIN..];
                 inverse_column(l, tiling, (from, product_stride), part.j == 0, to, &mut work);
             }
         }

@@ -30,57 +30,49 @@ impl ProductAxis {
     }
 }
 
-/// `out[row][col] (+)= sum over terms of left(row, term) * right[term][col]`.
-pub(super) struct Product<'a> {
-    /// Rows, terms, and columns in vectors.
-    pub(super) extents: [usize; 3],
-    /// The left operand: element (row, term) lies at the sum of both axes' offsets.
-    pub(super) left: &'a [f32],
-    pub(super) row: ProductAxis,
-    pub(super) term: ProductAxis,
-    /// The right operand, with the distance between terms.
-    pub(super) right: (&'a [f32], usize),
-    /// The result, with the distance between rows.
-    pub(super) out: (&'a mut [f32], usize),
-    pub(super) accumulate: Accumulate,
-}
-
-impl Product<'_> {
-    /// Multiplies complex values, or with `separate` real and imaginary parts each on their own.
-    #[inline(always)]
-    pub(super) fn run<L: Lanes>(self, lanes: L, separate: bool) {
-        let [rows, terms, vectors] = self.extents;
-        if rows * terms * vectors == 0 {
-            return;
-        }
-        let (right, right_stride) = self.right;
-        let (out, out_stride) = self.out;
-        let last = self.row.offset(rows - 1) + self.term.offset(terms - 1) + LANES;
-        assert!(last < self.left.len(), "the left operand is too short");
-        assert!((terms - 1) * right_stride + vectors * BIN <= right.len(), "the right operand is too short");
-        assert!((rows - 1) * out_stride + vectors * BIN <= out.len(), "the product does not fit its slice");
-        for vector in (0..vectors).step_by(TILE_VECTORS) {
-            for first in (0..rows).step_by(TILE_ROWS) {
-                // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it:
-                // four rows from a multiple of four lie in one run of sixteen, hence `stride` apart.
-                unsafe {
-                    let tile = Tile {
-                        terms,
-                        left: self.left.as_ptr().add(self.row.offset(first)),
-                        row_stride: self.row.stride,
-                        term: self.term,
-                        right: right.as_ptr().add(vector * BIN),
-                        right_stride,
-                        out: out.as_mut_ptr().add(first * out_stride + vector * BIN),
-                        out_stride,
-                        add: self.accumulate == Accumulate::Add,
-                    };
-                    let extents = [(rows - first).min(TILE_ROWS), (vectors - vector).min(TILE_VECTORS)];
-                    if separate {
-                        tile.extents::<L, true>(lanes, extents);
-                    } else {
-                        tile.extents::<L, false>(lanes, extents);
-                    }
+/// `out[row][col] (+)= sum over terms of left(row, term) * right[term][col]` for so many rows, terms, and columns in
+/// vectors: products of complex values, or with `separate` of real and imaginary parts each on their own.
+///
+/// Element `(row, term)` of the left operand lies at the sum of both axes' offsets; terms of the right operand and rows
+/// of the result lie equally far apart.
+#[inline(always)]
+pub(super) fn product<L: Lanes>(
+    lanes: L,
+    [rows, terms, vectors]: [usize; 3],
+    (left, [row, term]): (&[f32], [ProductAxis; 2]),
+    (right, right_stride): (&[f32], usize),
+    (out, out_stride): (&mut [f32], usize),
+    accumulate: Accumulate,
+    separate: bool,
+) {
+    if rows * terms * vectors == 0 {
+        return;
+    }
+    let last = row.offset(rows - 1) + term.offset(terms - 1) + LANES;
+    assert!(last < left.len(), "the left operand is too short");
+    assert!((terms - 1) * right_stride + vectors * BIN <= right.len(), "the right operand is too short");
+    assert!((rows - 1) * out_stride + vectors * BIN <= out.len(), "the product does not fit its slice");
+    for vector in (0..vectors).step_by(TILE_VECTORS) {
+        for first in (0..rows).step_by(TILE_ROWS) {
+            // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it: four
+            // rows from a multiple of four lie in one run of sixteen, hence `stride` apart.
+            unsafe {
+                let tile = Tile {
+                    terms,
+                    left: left.as_ptr().add(row.offset(first)),
+                    row_stride: row.stride,
+                    term,
+                    right: right.as_ptr().add(vector * BIN),
+                    right_stride,
+                    out: out.as_mut_ptr().add(first * out_stride + vector * BIN),
+                    out_stride,
+                    add: accumulate == Accumulate::Add,
+                };
+                let extents = [(rows - first).min(TILE_ROWS), (vectors - vector).min(TILE_VECTORS)];
+                if separate {
+                    tile.extents::<L, true>(lanes, extents);
+                } else {
+                    tile.extents::<L, false>(lanes, extents);
                 }
             }
         }

@@ -100,38 +100,28 @@ impl Tiling {
         }
         let (x_image, y_image) = ([g.h, g.w], [g.out_h(), g.out_w()]);
         let domain = if op == ConvOp::BackwardData { x_image } else { y_image };
-        let pair = |f: &dyn Fn(usize) -> usize| [f(0), f(1)];
-        let tiles = pair(&|axis| domain[axis].div_ceil(t + 1 - filter[axis]));
-        let step = pair(&|axis| domain[axis].div_ceil(tiles[axis]));
-        let halo = pair(&|axis| step[axis] + filter[axis] - 1);
-        let back = |axis: usize| -(g.pad[axis] as isize);
+        let tiles = [0, 1].map(|axis| domain[axis].div_ceil(t + 1 - filter[axis]));
+        let step = [0, 1].map(|axis| domain[axis].div_ceil(tiles[axis]));
+        let halo = [0, 1].map(|axis| step[axis] + filter[axis] - 1);
         let x = Images {
             channels: g.c / g.groups,
             image: x_image,
-            start: [back(0), back(1)],
+            start: g.pad.map(|pad| -(pad as isize)),
             extent: halo,
             reversed: false,
         };
-        let y = |start, extent, reversed| Images {
-            channels: g.k / g.groups,
-            image: y_image,
-            start,
-            extent,
-            reversed,
-        };
-        let lead = |axis: usize| g.pad[axis] as isize - (filter[axis] as isize - 1);
+        let y = Images { channels: g.k / g.groups, image: y_image, ..x };
         let items = g.n * tiles[0] * tiles[1];
-        let taps_end = [g.r - 1, g.s - 1];
+        let last = |extents: [usize; 2]| extents.map(|extent| extent - 1);
         let (left, right, rows, terms, columns, first, result) = match op {
-            ConvOp::Forward => (x, Right::Filter, items, x.channels, g.k / g.groups, taps_end, step),
+            ConvOp::Forward => (x, Right::Filter, items, x.channels, y.channels, last(filter), step),
             ConvOp::BackwardData => {
-                let dy = y([lead(0), lead(1)], halo, false);
-                (dy, Right::Filter, items, dy.channels, x.channels, taps_end, step)
+                let start = [0, 1].map(|axis| g.pad[axis] as isize - last(filter)[axis] as isize);
+                (Images { start, ..y }, Right::Filter, items, y.channels, x.channels, last(filter), step)
             }
             ConvOp::BackwardFilter => {
-                let dy = y([0, 0], step, true);
-                let first = [step[0] - 1, step[1] - 1];
-                (dy, Right::Images(x), dy.channels, items, x.channels, first, filter)
+                let dy = Images { start: [0, 0], extent: step, reversed: true, ..y };
+                (dy, Right::Images(x), y.channels, items, x.channels, last(step), filter)
             }
         };
         let extents = [rows, terms, columns.div_ceil(16)];
@@ -170,23 +160,6 @@ impl Tiling {
         ((self.geometry.n * self.tiles_of_image() * images.blocks()) | 1) * BIN
     }
 
-    /// Floats of the spectra of `images`: `[group][column][row of the spectrum]` planes of `[tile][block]` bins.
-    fn images_len(&self, images: &Images) -> usize {
-        self.geometry.groups * self.half() * self.t * self.plane(images)
-    }
-
-    /// Floats of the row spectra of the filters: `[group][column][vector][term][filter row]` bins.
-    fn filter_len(&self) -> usize {
-        let [_, terms, vectors] = self.extents;
-        self.geometry.groups * self.half() * vectors * terms * self.geometry.r * BIN
-    }
-
-    /// Floats of the row spectra of the result: `[group][row of the product][vector][column][result row]` bins.
-    fn result_len(&self) -> usize {
-        let [rows, _, vectors] = self.extents;
-        self.geometry.groups * rows * vectors * self.half() * self.result[0] * BIN
-    }
-
     /// Where the rows and the terms of a product lie in the spectra of the left operand: tiles follow each other with
     /// all their channels, and the backward pass of the filter sums over the tiles.
     pub(super) fn left_axes(&self) -> [ProductAxis; 2] {
@@ -201,10 +174,7 @@ impl Tiling {
     /// cache.
     pub(super) fn term_blocks(&self) -> impl Iterator<Item = Range<usize>> {
         let terms = self.extents[1];
-        let block = match self.right {
-            Right::Filter => TERMS,
-            Right::Images(_) => terms,
-        };
+        let block = if let Right::Filter = self.right { TERMS } else { terms };
         (0..terms).step_by(block).map(move |start| start..(start + block).min(terms))
     }
 
@@ -217,11 +187,17 @@ impl Tiling {
     /// Lengths of the spectra of the right operand, of the left operand, the row spectra of the result, and the scratch
     /// of `threads` threads, one after the other.
     pub(super) fn regions(&self, threads: usize) -> [usize; 4] {
+        let ([rows, terms, vectors], columns) = (self.extents, self.geometry.groups * self.half());
+        // `[group][column][row of the spectrum]` planes of `[tile][block]` bins.
+        let images_len = |images: &Images| columns * self.t * self.plane(images);
         let right = match &self.right {
-            Right::Filter => self.filter_len(),
-            Right::Images(images) => self.images_len(images),
+            // `[group][column][vector][term][filter row]` bins.
+            Right::Filter => columns * vectors * terms * self.geometry.r * BIN,
+            Right::Images(images) => images_len(images),
         };
-        [right, self.images_len(&self.left), self.result_len(), threads * self.scratch_len()]
+        // `[group][row of the product][vector][column][result row]` bins.
+        let result = columns * rows * vectors * self.result[0] * BIN;
+        [right, images_len(&self.left), result, threads * self.scratch_len()]
     }
 
     /// Floats between the filters' spectra of neighbouring frequencies in a task's scratch, and between those of the
@@ -229,10 +205,7 @@ impl Tiling {
     pub(super) fn scratch_strides(&self) -> [usize; 2] {
         let [rows, terms, vectors] = self.extents;
         let vectors = vectors.min(VECTORS);
-        let filters = match self.right {
-            Right::Filter => (terms.min(TERMS) * vectors) | 1,
-            Right::Images(_) => 0,
-        };
+        let filters = if let Right::Filter = self.right { (terms.min(TERMS) * vectors) | 1 } else { 0 };
         [filters * BIN, ((rows.min(ROWS) * vectors) | 1) * BIN]
     }
 
