@@ -56,7 +56,7 @@ fn product(cpu: &Cpu, [n, k, m]: [usize; 3], a: View<'_>, w: Matrix<'_>, c: Out<
                 let elements = &w.elements[start..];
                 let left = Left::Strided { elements, row_stride: w.row_stride, step: w.col_stride };
                 let extents = [columns.len(), width, terms];
-                block_gemm(extents, left, (&samples, width), (&mut sums, width), Accumulate::Add);
+                block_gemm(extents, left, (&samples, width), (&mut sums, width), Accumulate::Add, &[]);
             }
             for sample in 0..n {
                 let sums = sums[sample..].iter().step_by(width);

@@ -43,26 +43,13 @@ pub enum Left<'a> {
 /// Rows of `b` lie `b_stride` apart and rows of `c` lie `c_stride` apart; `n` is a multiple of [`LANES`]. Each output
 /// is summed in the order of `p`, whatever the blocking.
 ///
+/// `next`, if there is anything, is what the following product will read, and is fetched into the cache meanwhile. A
+/// right operand that comes from the last-level cache or from memory is read by the first rows at that memory's speed;
+/// fetched one product earlier, it arrives during the arithmetic. Worth it if the product has few rows.
+///
 /// # Panics
 /// If `n` is no multiple of [`LANES`] or an operand does not fit its slice.
 pub fn block_gemm(
-    extents: [usize; 3],
-    a: Left<'_>,
-    b: (&[f32], usize),
-    c: (&mut [f32], usize),
-    accumulate: Accumulate,
-) {
-    block_gemm_ahead(extents, a, b, c, accumulate, &[]);
-}
-
-/// As [`block_gemm`], fetching `next`, which the following product will read, into the cache meanwhile.
-///
-/// A right operand that comes from the last-level cache or from memory is read by the first rows at that memory's
-/// speed; fetched one product earlier, it arrives during the arithmetic. Worth it if the product has few rows.
-///
-/// # Panics
-/// As [`block_gemm`].
-pub fn block_gemm_ahead(
     [m, n, k]: [usize; 3],
     a: Left<'_>,
     (b, b_stride): (&[f32], usize),
@@ -78,82 +65,35 @@ pub fn block_gemm_ahead(
     assert!(k == 0 || (k - 1) * b_stride + n <= b.len(), "the right operand is too short");
     let (b, c, add) = ((b.as_ptr(), b_stride), (c.as_mut_ptr(), c_stride), accumulate == Accumulate::Add);
     // The asserts above and below cover every element of the whole product, which is what `Product` demands.
+    let extents = [m, n, k];
     match a {
         Left::Strided { elements, row_stride, step } => {
             let last = (m - 1) * row_stride + k.saturating_sub(1) * step;
             assert!(k == 0 || last < elements.len(), "the left operand is too short");
-            let a = Strided { row_stride, step };
-            dispatch(Product { extents: [m, n, k], left: elements.as_ptr(), a, b, c, add, next });
+            let (left, strides, offsets) = (elements.as_ptr(), [row_stride, step], [&[][..]; 2]);
+            dispatch(Product::<true> { extents, left, strides, offsets, b, c, add, next });
         }
         Left::Gathered { elements, rows, steps } => {
             let last = |offsets: &[usize]| offsets.iter().copied().fold(0, usize::max);
             assert_eq!([rows.len(), steps.len()], [m, k], "offsets of {m} rows and {k} terms");
             let inside = k == 0 || last(rows) + last(steps) < elements.len();
             assert!(inside, "an offset lies outside the left operand");
-            let a = Gathered { rows, steps };
-            dispatch(Product { extents: [m, n, k], left: elements.as_ptr(), a, b, c, add, next });
+            let (left, strides, offsets) = (elements.as_ptr(), [0; 2], [rows, steps]);
+            dispatch(Product::<false> { extents, left, strides, offsets, b, c, add, next });
         }
     }
 }
 
-/// Where the elements of a left operand lie.
-trait Places: Copy {
-    /// Whether a sum continues from the old value, and what comes next is fetched.
-    const STRIDED: bool;
-    /// The offset of a row, which exists.
-    fn row(self, row: usize) -> usize;
-    /// The offset of a term.
-    ///
-    /// # Safety
-    /// It exists.
-    unsafe fn term(self, p: usize) -> usize;
-}
-
-#[derive(Clone, Copy)]
-struct Strided {
-    row_stride: usize,
-    step: usize,
-}
-
-impl Places for Strided {
-    const STRIDED: bool = true;
-    #[inline(always)]
-    fn row(self, row: usize) -> usize {
-        row * self.row_stride
-    }
-    #[inline(always)]
-    unsafe fn term(self, p: usize) -> usize {
-        p * self.step
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Gathered<'a> {
-    rows: &'a [usize],
-    steps: &'a [usize],
-}
-
-impl Places for Gathered<'_> {
-    const STRIDED: bool = false;
-    #[inline(always)]
-    fn row(self, row: usize) -> usize {
-        self.rows[row]
-    }
-    #[inline(always)]
-    unsafe fn term(self, p: usize) -> usize {
-        // SAFETY: the caller's promise.
-        unsafe { *self.steps.get_unchecked(p) }
-    }
-}
-
 /// A product whose elements are all valid at these places: those of `left` and `b` for reading, those of `c` for
-/// writing and overlapping neither.
+/// writing and overlapping neither. If `STRIDED`, sums continue from the old values, and what comes next is fetched.
 #[derive(Clone, Copy)]
-struct Product<'a, P> {
+struct Product<'a, const STRIDED: bool> {
     /// Rows, columns and terms.
     extents: [usize; 3],
     left: *const f32,
-    a: P,
+    /// Distances of rows and of terms of the left operand, or else the offset of each.
+    strides: [usize; 2],
+    offsets: [&'a [usize]; 2],
     /// The right operand and the product, each with the distance between its rows.
     b: (*const f32, usize),
     c: (*mut f32, usize),
@@ -161,7 +101,7 @@ struct Product<'a, P> {
     next: &'a [f32],
 }
 
-impl<P: Places> WithLanes for Product<'_, P> {
+impl<const STRIDED: bool> WithLanes for Product<'_, STRIDED> {
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
         let [m, n, k] = self.extents;
@@ -193,7 +133,23 @@ impl<P: Places> WithLanes for Product<'_, P> {
     }
 }
 
-impl<P: Places> Product<'_, P> {
+impl<const STRIDED: bool> Product<'_, STRIDED> {
+    /// The offset of a row, which exists.
+    #[inline(always)]
+    fn row(self, row: usize) -> usize {
+        if STRIDED { row * self.strides[0] } else { self.offsets[0][row] }
+    }
+
+    /// The offset of a term.
+    ///
+    /// # Safety
+    /// It exists.
+    #[inline(always)]
+    unsafe fn term(self, p: usize) -> usize {
+        // SAFETY: the caller's promise.
+        if STRIDED { p * self.strides[1] } else { unsafe { *self.offsets[1].get_unchecked(p) } }
+    }
+
     /// # Safety
     /// As for [`Product::tile`], with the rows from the first to the last of `rows`, at most 8.
     #[inline(always)]
@@ -231,13 +187,13 @@ impl<P: Places> Product<'_, P> {
         col: usize,
         mut ahead: *const f32,
     ) {
-        let Self { left, a, b: (b, b_stride), c: (c, c_stride), add, .. } = self;
+        let Self { left, b: (b, b_stride), c: (c, c_stride), add, .. } = self;
         // SAFETY: every address below is one of those that the caller promised.
         unsafe {
             let (mut b, c) = (b.add(col), c.add(row * c_stride + col));
-            let rows: [*const f32; R] = std::array::from_fn(|i| left.add(a.row(row + i)));
+            let rows: [*const f32; R] = std::array::from_fn(|i| left.add(self.row(row + i)));
             let mut sums = [[lanes.zero(); V]; R];
-            if add && P::STRIDED {
+            if add && STRIDED {
                 // Loops that the compiler unrolls: the sums are to stay in registers.
                 for (i, sums) in sums.iter_mut().enumerate() {
                     for (vector, sum) in sums.iter_mut().enumerate() {
@@ -246,12 +202,12 @@ impl<P: Places> Product<'_, P> {
                 }
             }
             for p in 0..self.extents[2] {
-                if P::STRIDED {
+                if STRIDED {
                     lanes.prefetch(ahead);
                     ahead = ahead.wrapping_add(LANES);
                 }
                 let (right, at): ([L::V; V], usize) =
-                    (std::array::from_fn(|vector| lanes.load_ptr(b.add(vector * LANES))), a.term(p));
+                    (std::array::from_fn(|vector| lanes.load_ptr(b.add(vector * LANES))), self.term(p));
                 for (row, sums) in rows.iter().zip(&mut sums) {
                     let left = lanes.splat(*row.add(at));
                     for (sum, &right) in sums.iter_mut().zip(&right) {
@@ -263,7 +219,7 @@ impl<P: Places> Product<'_, P> {
             for (i, sums) in sums.iter().enumerate() {
                 for (vector, &sum) in sums.iter().enumerate() {
                     let at = c.add(i * c_stride + vector * LANES);
-                    let old = add && !P::STRIDED;
+                    let old = add && !STRIDED;
                     lanes.store_ptr(at, if old { lanes.add(lanes.load_ptr(at), sum) } else { sum });
                 }
             }
@@ -282,7 +238,7 @@ mod tests {
         let b: Vec<f32> = (0..k.max(1) * b_stride).map(|i| (i % 5) as f32 - 2.0).collect();
         for (accumulate, start) in [(Accumulate::Replace, 0.0), (Accumulate::Add, 4.0)] {
             let mut c = vec![4.0; m * c_stride];
-            block_gemm([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate);
+            block_gemm([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate, &[]);
             for (row, col) in (0..m).flat_map(|row| (0..c_stride).map(move |col| (row, col))) {
                 let dot = |p: usize| elements[at(row, p)] * b[p * b_stride + col];
                 let expected = if col < n { start + (0..k).map(dot).sum::<f32>() } else { 4.0 };
@@ -318,6 +274,6 @@ mod tests {
     #[should_panic(expected = "outside the left operand")]
     fn an_offset_outside_is_refused() {
         let left = Left::Gathered { elements: &[0.0; 8], rows: &[0, 5], steps: &[1, 3] };
-        block_gemm([2, 16, 2], left, (&[0.0; 32], 16), (&mut [0.0; 32], 16), Accumulate::Replace);
+        block_gemm([2, 16, 2], left, (&[0.0; 32], 16), (&mut [0.0; 32], 16), Accumulate::Replace, &[]);
     }
 }

@@ -12,7 +12,7 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use std::{fmt, sync::Arc};
 use thiserror::Error;
 
-pub use block_gemm::{Left, MAX_VECTORS, block_gemm, block_gemm_ahead};
+pub use block_gemm::{Left, MAX_VECTORS, block_gemm};
 pub use gemm::{Matrix, gemm};
 pub use parallel::SharedMut;
 pub use processor::{instruction_set, processor_name};

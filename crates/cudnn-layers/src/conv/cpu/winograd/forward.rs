@@ -8,7 +8,7 @@ use super::synthesise::{Synthesise, synthesise_scratch};
 use crate::conv::ConvOp;
 use crate::conv::cpu::{Operands, Pass, split};
 use std::ops::Range;
-use tensor::cpu::{Left, SharedMut, block_gemm_ahead, dispatch};
+use tensor::cpu::{Left, SharedMut, block_gemm, dispatch};
 use tensor::{Accumulate, Cpu};
 
 /// Transformed input of a block of tiles: a part of the second-level cache (1 MiB and more per core), through which the
@@ -150,7 +150,7 @@ impl Forward {
             for frequency in 0..A * A {
                 let left = &inputs[input_layout.range(frequency, 0, 0..tiles)];
                 let width = layout.width(0);
-                block_gemm_ahead(
+                block_gemm(
                     [tiles, width, terms],
                     Left::Strided { elements: left, row_stride: input_layout.width(0), step: 1 },
                     (&filters[filter_layout.range(frequency, panel, 0..terms)], width),

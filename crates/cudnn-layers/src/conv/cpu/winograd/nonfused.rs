@@ -102,6 +102,7 @@ impl Forward {
                     (&scratch[filter_layout.range(frequency, 0, 0..slice.len())], width),
                     (product, width),
                     accumulate,
+                    &[],
                 );
             }
         }
