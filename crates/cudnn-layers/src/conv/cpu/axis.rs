@@ -91,10 +91,9 @@ impl Axis {
 
     /// The first input that `outputs` read with `taps`, and how many there are from there to the last.
     pub(super) fn window(&self, outputs: &Range<usize>, taps: &Range<usize>) -> (isize, usize) {
-        let ends = [taps.start, taps.end - 1];
-        let first = ends.map(|tap| self.input(outputs.start, tap)).into_iter().min();
-        let last = ends.map(|tap| self.input(outputs.end - 1, tap)).into_iter().max();
-        let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
+        let [from, to] = [taps.start, taps.end - 1];
+        let first = self.input(outputs.start, from).min(self.input(outputs.start, to));
+        let last = self.input(outputs.end - 1, from).max(self.input(outputs.end - 1, to));
         (first, (last - first + 1) as usize)
     }
 

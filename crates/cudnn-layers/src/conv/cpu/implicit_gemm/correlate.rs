@@ -6,9 +6,9 @@
 //! exists as addresses only. At the end the sums, channels side by side, are turned into images.
 
 use super::filter::{FilterLayout, TapBox};
-use super::patch::{ImageStack, PatchLayout, Scratch, turn_columns};
+use super::patch::{ImageStack, PatchLayout, turn_columns};
 use crate::conv::cpu::axis::{Axis, Cut, part};
-use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass};
+use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass, split};
 use crate::{conv::ConvOp, cpu_loops::put};
 use std::ops::Range;
 use tensor::cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch};
@@ -58,7 +58,7 @@ impl Correlation {
 
 impl Pass for Correlation {
     fn workspace_len(&self, threads: usize) -> usize {
-        let scratch = self.phases.iter().map(|phase| phase.scratch().total()).max();
+        let scratch = self.phases.iter().map(|phase| phase.scratch().iter().sum::<usize>()).max();
         threads * scratch.unwrap_or(0)
     }
 
@@ -118,20 +118,11 @@ impl Phase {
         (panels, vectors.div_ceil(panels))
     }
 
-    /// The vectors of output channels of panel `index`.
-    fn panel(&self, index: usize) -> Range<usize> {
-        part(self.filter.out_channels.div_ceil(LANES), self.panels().0, index)
-    }
-
-    fn scratch(&self) -> Scratch {
+    /// Elements of a thread's scratch: a patch, the filter's box, sums of products, and sixteen channels of these, turned.
+    fn scratch(&self) -> [usize; 4] {
         let align = |len: usize| len.next_multiple_of(ALIGNED_LEN);
         let (width, pixels) = (self.panels().1 * LANES, self.pixels.most_points());
-        Scratch {
-            patch: align(self.patch.len),
-            right: self.taps.most_points() * width,
-            sums: pixels * width,
-            turned: align(pixels) * LANES,
-        }
+        [align(self.patch.len), self.taps.most_points() * width, pixels * width, align(pixels) * LANES]
     }
 
     fn run(
@@ -142,24 +133,19 @@ impl Phase {
         accumulate: Accumulate,
         scratch: &mut [f32],
     ) {
-        let scratch = &mut scratch[..cpu.threads() * self.scratch().total()];
-        let input = ImageStack {
-            elements: input,
-            channels: self.input[0] * self.groups,
-            h: self.input[1],
-            w: self.input[2],
-        };
+        let scratch = &mut scratch[..cpu.threads() * self.scratch().iter().sum::<usize>()];
+        let ([channels, h, w], (panels, _)) = (self.input, self.panels());
+        let input = ImageStack { elements: input, channels: channels * self.groups, h, w };
+        // A group of the filter is a run of `k`, whichever of the two channels that is.
+        let filter_len = self.filter.out_channels * channels * self.filter.plane;
         let bands = self.pixels.pieces();
-        cpu.for_each_scratch(self.groups * self.panels().0 * bands, scratch, |task, scratch| {
+        cpu.for_each_scratch(self.groups * panels * bands, scratch, |task, scratch| {
             let (panel, band) = (task / bands, self.pixels.piece(task % bands));
-            dispatch(Task { phase: self, input, filter, panel, band, out, accumulate, scratch });
+            let group = panel / panels;
+            let vectors = part(self.filter.out_channels.div_ceil(LANES), panels, panel % panels);
+            let filter = &filter[group * filter_len..][..filter_len];
+            dispatch(Task { phase: self, input, filter, group, vectors, band, out, accumulate, scratch });
         });
-    }
-
-    /// The filter of the group that a panel belongs to. A group is a run of `k`, whichever of the two channels that is.
-    fn group_filter<'w>(&self, w: &'w [f32], panel: usize) -> &'w [f32] {
-        let len = self.filter.out_channels * self.input[0] * self.filter.plane;
-        &w[panel / self.panels().0 * len..][..len]
     }
 }
 
@@ -167,8 +153,11 @@ impl Phase {
 struct Task<'a> {
     phase: &'a Phase,
     input: ImageStack<'a>,
+    /// Of the group.
     filter: &'a [f32],
-    panel: usize,
+    group: usize,
+    /// Of output channels.
+    vectors: Range<usize>,
     band: [Range<usize>; 3],
     out: SharedMut<'a>,
     accumulate: Accumulate,
@@ -178,28 +167,20 @@ struct Task<'a> {
 impl WithLanes for Task<'_> {
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let [patch, weights, sums, turned] = self.phase.scratch().split(std::mem::take(&mut self.scratch));
+        let ([patch, weights, sums, turned], _) =
+            split(std::mem::take(&mut self.scratch), self.phase.scratch());
         self.multiply(lanes, patch, weights, sums);
         self.write(lanes, sums, turned);
     }
 }
 
 impl Task<'_> {
-    fn vectors(&self) -> Range<usize> {
-        self.phase.panel(self.panel % self.phase.panels().0)
-    }
-
-    fn pixels(&self) -> usize {
-        self.band.iter().map(Range::len).product()
-    }
-
     /// `sums[pixel][channel]` of the task; pixels are numbered by row, then sample, then column.
     #[inline(always)]
     fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], weights: &mut [f32], sums: &mut [f32]) {
-        let (phase, width) = (self.phase, self.vectors().len() * LANES);
+        let (phase, width) = (self.phase, self.vectors.len() * LANES);
         let pixel_offsets: [usize; PIXELS] = phase.patch.pixel_offsets(&self.band);
-        let first_channel = self.panel / phase.panels().0 * phase.input[0];
-        let group = phase.group_filter(self.filter, self.panel);
+        let first_channel = self.group * phase.input[0];
         let (mut step_offsets, mut channels) = ([0; TAPS], 0);
         for index in 0..phase.taps.pieces() {
             let taps = TapBox(phase.taps.piece(index));
@@ -208,8 +189,8 @@ impl Task<'_> {
                 channels = taps.channels().len();
             }
             let image = phase.patch.open(self.input, self.band.clone(), (&taps, first_channel), patch);
-            let channel_range = (self.vectors().start * LANES, width / LANES);
-            phase.filter.pack(lanes, group, &phase.patch.axes, &taps, channel_range, weights);
+            let channel_range = (self.vectors.start * LANES, self.vectors.len());
+            phase.filter.pack(lanes, self.filter, &phase.patch.axes, &taps, channel_range, weights);
             let mode = if index == 0 { Accumulate::Replace } else { Accumulate::Add };
             let mut rows = self.band[1].clone();
             while let Some(start) = rows.next() {
@@ -236,12 +217,11 @@ impl Task<'_> {
     /// Turns the sums into rows of the output's images.
     #[inline(always)]
     fn write<L: Lanes>(&self, lanes: L, sums: &[f32], turned: &mut [f32]) {
-        let (phase, pixels, vectors) = (self.phase, self.pixels(), self.vectors());
-        let room = pixels.next_multiple_of(LANES);
-        for vector in vectors.clone() {
-            let width = vectors.len() * LANES;
-            turn_columns(lanes, &sums[(vector - vectors.start) * LANES..], width, pixels, turned, room);
-            let channels = LANES.min(phase.filter.out_channels - vector * LANES);
+        let pixels: usize = self.band.iter().map(Range::len).product();
+        let (width, room) = (self.vectors.len() * LANES, pixels.next_multiple_of(LANES));
+        for (index, vector) in self.vectors.clone().enumerate() {
+            turn_columns(lanes, &sums[index * LANES..], width, pixels, turned, room);
+            let channels = LANES.min(self.phase.filter.out_channels - vector * LANES);
             for (channel, values) in turned.chunks_exact(room).enumerate().take(channels) {
                 self.write_channel(vector * LANES + channel, &values[..pixels]);
             }
@@ -251,8 +231,7 @@ impl Task<'_> {
     /// Writes the pixels of one output channel (numbered in its group).
     fn write_channel(&self, channel: usize, values: &[f32]) {
         let (phase, [samples, rows, cols]) = (self.phase, &self.band);
-        let group = self.panel / phase.panels().0;
-        let channel = group * phase.filter.out_channels + channel;
+        let channel = self.group * phase.filter.out_channels + channel;
         let [h, w] = phase.out_image;
         let [vertical, horizontal] = &phase.patch.axes;
         let mut values = values.chunks_exact(cols.len());

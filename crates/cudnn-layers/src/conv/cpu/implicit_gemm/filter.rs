@@ -31,17 +31,6 @@ impl TapBox {
         self.0[1].len() * self.row_len()
     }
 
-    /// Calls `visit` with row, channel and column of every tap in order, each counted from the start of the box.
-    pub(super) fn for_each(&self, mut visit: impl FnMut([usize; 3])) {
-        for row in 0..self.0[1].len() {
-            for channel in 0..self.0[0].len() {
-                for col in 0..self.0[2].len() {
-                    visit([row, channel, col]);
-                }
-            }
-        }
-    }
-
     /// The number, within the first channel, of the filter's element `index` (`row * s + col`), if it is in the box.
     fn number(&self, axes: &[Axis; 2], s: usize, index: usize) -> Option<usize> {
         let row = axes[0].tap(index / s).filter(|row| self.0[1].contains(row))?;

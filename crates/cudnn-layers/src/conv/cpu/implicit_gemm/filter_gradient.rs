@@ -9,10 +9,10 @@
 //! mini-batch is the same to the last bit however the mini-batch is divided into micro-batches.
 
 use super::filter::TapBox;
-use super::patch::{ImageStack, PatchLayout, Scratch, turn_columns};
+use super::patch::{ImageStack, PatchLayout, turn_columns};
 use crate::conv::cpu::axis::{Axis, Cut, part};
 use crate::conv::cpu::planes::{Signals, store};
-use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass};
+use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass, split};
 use std::ops::Range;
 use tensor::cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch};
 use tensor::{Accumulate, ConvGeometry, Cpu};
@@ -35,18 +35,20 @@ pub(super) struct FilterGradient {
 
 impl Pass for FilterGradient {
     fn workspace_len(&self, threads: usize) -> usize {
-        threads * self.scratch().total()
+        threads * self.scratch().iter().sum::<usize>()
     }
 
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
-        let scratch = &mut workspace[..cpu.threads() * self.scratch().total()];
+        let scratch = &mut workspace[..self.workspace_len(cpu.threads())];
         let (panels, dy) = (self.g.groups * self.panels, operands.b);
         let out = SharedMut::new(operands.out);
         let boxes = self.taps.pieces();
         cpu.for_each_scratch(panels * boxes, scratch, |task, scratch| {
-            let (panel, taps) = (self.panel(task / boxes), TapBox(self.taps.piece(task % boxes)));
+            let (panel, taps) = (task / boxes, TapBox(self.taps.piece(task % boxes)));
+            let group = panel / self.panels;
+            let vectors = part(self.vectors(), self.panels, panel % self.panels);
             let x = ImageStack { elements: operands.a, channels: self.g.c, h: self.g.h, w: self.g.w };
-            dispatch(Task { gradient: self, x, dy, panel, taps, out, accumulate, scratch });
+            dispatch(Task { gradient: self, x, dy, group, vectors, taps, out, accumulate, scratch });
         });
     }
 }
@@ -77,53 +79,12 @@ impl FilterGradient {
         self.vectors().div_ceil(self.panels) * LANES
     }
 
-    fn scratch(&self) -> Scratch {
-        let taps = self.taps.most_points();
-        Scratch {
-            patch: self.patch.len.next_multiple_of(ALIGNED_LEN),
-            right: self.pixels.most_points() * self.width(),
-            sums: taps * self.width(),
-            turned: taps.next_multiple_of(LANES) * LANES,
-        }
-    }
-
-    /// The panel `index`, counted through all groups.
-    fn panel(&self, index: usize) -> Panel {
-        let vectors = part(self.vectors(), self.panels, index % self.panels);
-        Panel { group: index / self.panels, vectors }
-    }
-
-    /// Turns the pixels `rows`, `cols` of one sample of `dy`: row `pixel` of `to` holds the channels of the panel.
-    #[inline(always)]
-    fn turn<L: Lanes>(
-        &self,
-        lanes: L,
-        dy: &[f32],
-        (panel, sample): (&Panel, usize),
-        [rows, cols]: [Range<usize>; 2],
-        to: &mut [f32],
-    ) {
-        let (g, plane) = (&self.g, self.g.out_pixels());
-        let vectors = panel.vectors.len();
-        // Whole rows follow each other without a gap.
-        let whole = cols.len() == g.out_w();
-        let runs = if whole { 1 } else { rows.len() };
-        let len = if whole { rows.len() * cols.len() } else { cols.len() };
-        for vector in 0..vectors {
-            let first = (panel.vectors.start + vector) * LANES;
-            let signals = Signals { count: LANES.min(g.k / g.groups - first), stride: plane };
-            let channel = sample * g.k + panel.group * (g.k / g.groups) + first;
-            for run in 0..runs {
-                let from = &dy[channel * plane + (rows.start + run) * g.out_w() + cols.start..];
-                for pixel in (0..len).step_by(LANES) {
-                    let pixels = LANES.min(len - pixel);
-                    let block = signals.gather(lanes, &from[pixel..], pixels);
-                    for (at, &v) in (run * len + pixel..).zip(&block[..pixels]) {
-                        store(lanes, to, (at * vectors + vector) * LANES, v);
-                    }
-                }
-            }
-        }
+    /// Elements of a thread's scratch: a patch, a block of `dy`, sums of products, and sixteen channels of these, turned.
+    fn scratch(&self) -> [usize; 4] {
+        let (taps, width) = (self.taps.most_points(), self.width());
+        let (patch, turned) =
+            (self.patch.len.next_multiple_of(ALIGNED_LEN), taps.next_multiple_of(LANES) * LANES);
+        [patch, self.pixels.most_points() * width, taps * width, turned]
     }
 }
 
@@ -150,18 +111,14 @@ fn divide(g: &ConvGeometry, threads: usize) -> (usize, Cut) {
     (best.1, best.2)
 }
 
-/// Some output channels of a group.
-struct Panel {
-    group: usize,
-    vectors: Range<usize>,
-}
-
 /// The gradient of a box of taps of a panel of output channels.
 struct Task<'a> {
     gradient: &'a FilterGradient,
     x: ImageStack<'a>,
     dy: &'a [f32],
-    panel: Panel,
+    group: usize,
+    /// Of output channels.
+    vectors: Range<usize>,
     taps: TapBox,
     out: SharedMut<'a>,
     accumulate: Accumulate,
@@ -171,7 +128,8 @@ struct Task<'a> {
 impl WithLanes for Task<'_> {
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
-        let [patch, dy, sums, turned] = self.gradient.scratch().split(std::mem::take(&mut self.scratch));
+        let ([patch, dy, sums, turned], _) =
+            split(std::mem::take(&mut self.scratch), self.gradient.scratch());
         let mut mode = self.accumulate;
         if mode == Accumulate::Add {
             self.read(lanes, sums, turned);
@@ -190,7 +148,7 @@ impl WithLanes for Task<'_> {
 
 impl Task<'_> {
     fn width(&self) -> usize {
-        self.panel.vectors.len() * LANES
+        self.vectors.len() * LANES
     }
 
     /// `sums[tap][channel] (+)=` the sum over the pixels `rows`, `cols` of one sample.
@@ -205,10 +163,10 @@ impl Task<'_> {
         mode: Accumulate,
     ) {
         let (gradient, width) = (self.gradient, self.width());
-        gradient.turn(lanes, self.dy, (&self.panel, sample), [rows.clone(), cols.clone()], dy);
+        self.turn(lanes, sample, [rows.clone(), cols.clone()], dy);
         let block = [sample..sample + 1, rows.clone(), cols.clone()];
         let steps: [usize; PIXELS] = gradient.patch.pixel_offsets(&block);
-        let first_channel = self.panel.group * (gradient.g.c / gradient.g.groups);
+        let first_channel = self.group * (gradient.g.c / gradient.g.groups);
         let image = gradient.patch.open(self.x, block, (&self.taps, first_channel), patch);
         let row_len = self.taps.row_len();
         for (index, tap_row) in self.taps.rows().enumerate() {
@@ -222,12 +180,38 @@ impl Task<'_> {
         }
     }
 
+    /// Turns the pixels `rows`, `cols` of one sample of `dy`: row `pixel` of `to` holds the channels of the panel.
+    #[inline(always)]
+    fn turn<L: Lanes>(&self, lanes: L, sample: usize, [rows, cols]: [Range<usize>; 2], to: &mut [f32]) {
+        let g = &self.gradient.g;
+        let (k, plane, vectors) = (g.k / g.groups, g.out_pixels(), self.vectors.len());
+        // Whole rows follow each other without a gap.
+        let whole = cols.len() == g.out_w();
+        let runs = if whole { 1 } else { rows.len() };
+        let len = if whole { rows.len() * cols.len() } else { cols.len() };
+        for vector in 0..vectors {
+            let first = (self.vectors.start + vector) * LANES;
+            let signals = Signals { count: LANES.min(k - first), stride: plane };
+            let channel = sample * g.k + self.group * k + first;
+            for run in 0..runs {
+                let from = &self.dy[channel * plane + (rows.start + run) * g.out_w() + cols.start..];
+                for pixel in (0..len).step_by(LANES) {
+                    let pixels = LANES.min(len - pixel);
+                    let block = signals.gather(lanes, &from[pixel..], pixels);
+                    for (at, &v) in (run * len + pixel..).zip(&block[..pixels]) {
+                        store(lanes, to, (at * vectors + vector) * LANES, v);
+                    }
+                }
+            }
+        }
+    }
+
     /// The old gradient as the sums' first value.
     #[inline(always)]
     fn read<L: Lanes>(&self, lanes: L, sums: &mut [f32], turned: &mut [f32]) {
         let (taps, width) = (self.taps.len(), self.width());
         let room = taps.next_multiple_of(LANES);
-        for vector in 0..self.panel.vectors.len() {
+        for vector in 0..self.vectors.len() {
             turned.fill(0.0);
             self.for_each_run(vector, |channel, tap, gradient| {
                 turned[channel * room + tap..][..gradient.len()].copy_from_slice(gradient);
@@ -246,7 +230,7 @@ impl Task<'_> {
     fn write<L: Lanes>(&self, lanes: L, sums: &[f32], turned: &mut [f32]) {
         let (taps, width) = (self.taps.len(), self.width());
         let room = taps.next_multiple_of(LANES);
-        for vector in 0..self.panel.vectors.len() {
+        for vector in 0..self.vectors.len() {
             turn_columns(lanes, &sums[vector * LANES..], width, taps, turned, room);
             self.for_each_run(vector, |channel, tap, gradient| {
                 gradient.copy_from_slice(&turned[channel * room + tap..][..gradient.len()]);
@@ -259,9 +243,9 @@ impl Task<'_> {
     fn for_each_run(&self, vector: usize, mut visit: impl FnMut(usize, usize, &mut [f32])) {
         let g = &self.gradient.g;
         let per_group = g.k / g.groups;
-        let first = (self.panel.vectors.start + vector) * LANES;
+        let first = (self.vectors.start + vector) * LANES;
         for channel in 0..LANES.min(per_group - first) {
-            let out = self.panel.group * per_group + first + channel;
+            let out = self.group * per_group + first + channel;
             let mut tap = 0;
             for row in self.taps.rows() {
                 for c in self.taps.channels() {

@@ -4,31 +4,8 @@
 use super::filter::TapBox;
 use crate::conv::cpu::axis::{Axis, Cut};
 use crate::conv::cpu::planes::{Signals, store};
-use crate::conv::cpu::split;
 use std::ops::Range;
 use tensor::cpu::{LANES, Lanes};
-
-/// Elements of a thread's scratch.
-pub(super) struct Scratch {
-    pub(super) patch: usize,
-    /// The right operand of the products.
-    pub(super) right: usize,
-    pub(super) sums: usize,
-    /// Sixteen channels of the sums, turned.
-    pub(super) turned: usize,
-}
-
-impl Scratch {
-    pub(super) fn total(&self) -> usize {
-        self.patch + self.right + self.sums + self.turned
-    }
-
-    /// The parts, in the order of the fields.
-    pub(super) fn split<'a>(&self, scratch: &'a mut [f32]) -> [&'a mut [f32]; 4] {
-        let ([patch, right, sums], turned) = split(scratch, [self.patch, self.right, self.sums]);
-        [patch, right, sums, turned]
-    }
-}
 
 /// Turns sixteen columns of `from`, whose rows lie `stride` apart, into sixteen rows of `to`, which lie `to_stride`
 /// apart and have room for `rows` rounded up to sixteen.
@@ -133,14 +110,14 @@ impl PatchLayout {
         let mut offsets = [0; N];
         let (mut next, ranges) = (offsets.iter_mut(), [taps.rows(), taps.cols()]);
         let first = [0, 1].map(|axis| self.axes[axis].window(&(0..1), &ranges[axis]).0);
-        taps.for_each(|[row, channel, col]| {
-            let input = |axis: usize, tap: usize| {
-                (self.axes[axis].input(0, ranges[axis].start + tap) - first[axis]) as usize
-            };
-            if let Some(offset) = next.next() {
-                *offset = self.offset([0, channel, input(0, row), input(1, col)]);
+        let input = |axis: usize, tap: usize| (self.axes[axis].input(0, tap) - first[axis]) as usize;
+        for row in taps.rows() {
+            for channel in 0..taps.channels().len() {
+                for (col, offset) in taps.cols().zip(&mut next) {
+                    *offset = self.offset([0, channel, input(0, row), input(1, col)]);
+                }
             }
-        });
+        }
         offsets
     }
 
