@@ -116,17 +116,6 @@ impl Forward {
         });
     }
 
-    pub(super) fn analyse(
-        &self,
-        from: &[f32],
-        place: (usize, Range<usize>),
-        to: (Spectrum, &SharedMut<'_>, usize),
-        scratch: &mut [f32],
-    ) {
-        let Problem { input, pad, .. } = self.problem;
-        analyse::<Input, A>(&self.problem, (input, pad, from), place, to, scratch);
-    }
-
     fn fused_scratch(&self) -> usize {
         self.inputs(self.block).len() + self.products(self.block, PANEL).len() + self.transform_scratch()
     }
@@ -141,7 +130,9 @@ impl Forward {
         let input_layout = self.inputs(self.block);
         let lens = [input_layout.len(), self.products(self.block, PANEL).len()];
         let ([inputs, products], scratch) = split(scratch, lens);
-        self.analyse(from, (group, rows.clone()), (input_layout, &SharedMut::new(inputs), 0), scratch);
+        let Problem { input, pad, .. } = self.problem;
+        let (place, shared) = ((group, rows.clone()), SharedMut::new(&mut *inputs));
+        analyse::<Input, A>(&self.problem, (input, pad, from), place, (input_layout, &shared, 0), scratch);
         let filter_layout = self.filters();
         let (tiles, terms) = (rows.len() * self.problem.cols(), self.problem.input.channels);
         for panel in 0..filter_layout.panels() {

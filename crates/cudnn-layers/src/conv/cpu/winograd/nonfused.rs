@@ -5,7 +5,8 @@
 //! filters it multiplies by, slice after slice.
 
 use super::layout::{PANEL, SLICE, Spectrum, slice_channels, slice_layout, slice_rows};
-use super::{forward::Forward, minimal::A, synthesise::Synthesise};
+use super::minimal::{A, Input};
+use super::{analyse::analyse, forward::Forward, synthesise::Synthesise};
 use crate::conv::cpu::{Operands, Pass, split};
 use tensor::cpu::{LANES, Left, SharedMut, block_gemm, dispatch};
 use tensor::{Accumulate, Cpu};
@@ -23,15 +24,16 @@ impl Pass for Nonfused {
 
     /// Every stage for the whole micro-batch before the next one: each filter is transformed and read once.
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
-        let pass = &self.0;
+        let (pass, problem) = (&self.0, &self.0.problem);
         let (input_layout, layout) = (pass.sliced_inputs(), pass.all_products());
         let ([inputs, products], workspace) = split(workspace, pass.whole_lens());
         let (out, panels) = (SharedMut::new(operands.out), layout.panels());
-        for group in 0..pass.problem.groups {
+        for group in 0..problem.groups {
             let shared = SharedMut::new(inputs);
             cpu.for_each_scratch(pass.tasks(), workspace, |task, scratch| {
-                let to = (input_layout, &shared, task * pass.block * pass.problem.cols());
-                pass.analyse(operands.a, (group, pass.rows(task)), to, scratch);
+                let to = (input_layout, &shared, task * pass.block * problem.cols());
+                let x = (problem.input, problem.pad, operands.a);
+                analyse::<Input, A>(problem, x, (group, pass.rows(task)), to, scratch);
             });
             let shared = SharedMut::new(products);
             cpu.for_each_scratch(panels, workspace, |panel, scratch| {
@@ -40,13 +42,13 @@ impl Pass for Nonfused {
             cpu.for_each_scratch(pass.tasks() * panels, workspace, |task, scratch| {
                 let (task, panel) = (task / panels, task % panels);
                 dispatch(Synthesise {
-                    problem: &pass.problem,
+                    problem,
                     group,
                     rows: pass.rows(task),
                     layout,
                     from: products,
                     panel,
-                    first_tile: task * pass.block * pass.problem.cols(),
+                    first_tile: task * pass.block * problem.cols(),
                     first_block: layout.panel_blocks(panel).start,
                     to: &out,
                     accumulate,
