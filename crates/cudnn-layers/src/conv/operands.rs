@@ -13,13 +13,14 @@ pub fn operand_lens(op: ConvOp, g: &ConvGeometry) -> [usize; 3] {
 /// single precision.
 pub(crate) fn operands(op: ConvOp, g: &ConvGeometry, format: Format) -> [TensorType; 3] {
     let of_w = if op == ConvOp::BackwardFilter { Format::F32.in_order(format.layout) } else { format };
-    let [x, w, y] = x_w_y(g);
-    in_order(op, [TensorType::new(&x, format), TensorType::new(&w, of_w), TensorType::new(&y, format)])
+    let (extents, formats) = (operand_extents(op, g), in_order(op, [format, of_w, format]));
+    std::array::from_fn(|operand| TensorType::new(&extents[operand], formats[operand]))
 }
 
-/// The extents of x, w and y.
-fn x_w_y(g: &ConvGeometry) -> [[usize; 4]; 3] {
-    [[g.n, g.c, g.h, g.w], filter(g), [g.n, g.k, g.out_h(), g.out_w()]]
+/// The extents of `a`, `b` and `out`.
+pub(crate) fn operand_extents(op: ConvOp, g: &ConvGeometry) -> [[usize; 4]; 3] {
+    let w = [g.k, g.c / g.groups, g.r, g.s];
+    in_order(op, [[g.n, g.c, g.h, g.w], w, [g.n, g.k, g.out_h(), g.out_w()]])
 }
 
 /// The extents of `a`, `b` and `out`, and the bytes of which their addresses are multiples in blobs that are multiples
@@ -27,8 +28,9 @@ fn x_w_y(g: &ConvGeometry) -> [[usize; 4]; 3] {
 #[cfg(feature = "cuda")]
 pub(crate) fn aligned(op: ConvOp, g: &ConvGeometry, bytes: usize, most: u64) -> [([usize; 4], u64); 3] {
     let of_sample = |sample: usize| most.min(1 << (sample * bytes).trailing_zeros());
-    let [x, w, y] = x_w_y(g);
-    in_order(op, [(x, of_sample(g.x_sample())), (w, most), (y, of_sample(g.y_sample()))])
+    let multiples = in_order(op, [of_sample(g.x_sample()), most, of_sample(g.y_sample())]);
+    let extents = operand_extents(op, g);
+    std::array::from_fn(|operand| (extents[operand], multiples[operand]))
 }
 
 /// What is said of `x`, `w` and `y`, in the order of `a`, `b` and `out`.
@@ -38,11 +40,6 @@ fn in_order<T>(op: ConvOp, [x, w, y]: [T; 3]) -> [T; 3] {
         ConvOp::BackwardData => [y, w, x],
         ConvOp::BackwardFilter => [x, y, w],
     }
-}
-
-/// The extents of a filter.
-pub(crate) fn filter(g: &ConvGeometry) -> [usize; 4] {
-    [g.k, g.c / g.groups, g.r, g.s]
 }
 
 /// The parts of the operands of `op` that belong to `samples`: of the filter and its gradient all, of the others a

@@ -3,7 +3,7 @@
 use super::geometry;
 use planner::{Done, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::sync::{Mutex, PoisonError};
-use std::{fmt, ops::Range, sync::mpsc::channel, thread};
+use std::{ops::Range, sync::mpsc::channel, thread};
 
 /// Opens a device, which takes a second, and gives what measures on it.
 pub type OpenProfiler = Box<dyn FnMut() -> Result<Box<dyn Profiler + Send>, ProfilerError> + Send>;
@@ -21,15 +21,8 @@ struct ProfilerThread {
 
 impl ProfilerThread {
     fn profiler(&mut self) -> Result<&mut dyn Profiler, ProfilerError> {
-        if self.opened.is_none() {
-            self.opened = Some((self.open)()?);
-        }
-        Ok(&mut **self.opened.as_mut().expect("opened above"))
-    }
-
-    fn measure_each(&mut self, requests: &[Request], done: Done<'_>) -> Result<(), RequestError> {
-        let profiler = self.profiler().map_err(|source| RequestError { index: 0, source })?;
-        profiler.measure_each(requests, done)
+        let opened = self.opened.take().map_or_else(&mut self.open, Ok)?;
+        Ok(&mut **self.opened.insert(opened))
     }
 }
 
@@ -65,9 +58,10 @@ impl Profiler for ParallelProfiler {
                             let sent = results.send((first + index, Ok(rows)));
                             sent.map_err(|_| "measuring has ended".into())
                         };
-                        if let Err(RequestError { index, source }) =
-                            worker.measure_each(&requests[range], &mut served)
-                        {
+                        let profiler = worker.profiler().map_err(|source| RequestError { index: 0, source });
+                        let measured = profiler
+                            .and_then(|profiler| profiler.measure_each(&requests[range], &mut served));
+                        if let Err(RequestError { index, source }) = measured {
                             let _ = results.send((first + index, Err(source)));
                             return;
                         }
@@ -79,12 +73,6 @@ impl Profiler for ParallelProfiler {
                 served.and_then(|rows| done(index, rows)).map_err(|source| RequestError { index, source })
             })
         })
-    }
-}
-
-impl fmt::Debug for ParallelProfiler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ParallelProfiler({} devices)", self.workers.len())
     }
 }
 

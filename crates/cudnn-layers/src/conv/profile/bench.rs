@@ -21,9 +21,6 @@ pub(super) struct Bench {
     calls: usize,
 }
 
-/// What one call computes with: operands, output, workspace.
-pub(super) type BenchCall<'a> = ([View<'a>; 2], Out<'a>, ViewMut<'a>);
-
 impl Bench {
     /// Operands that hold `geometry`, with the values of `pattern`, and so many bytes of workspace: those of `old` as
     /// far as they will do.
@@ -60,8 +57,9 @@ impl Bench {
         self.op == op && self.geometry.with_batch(geometry.n) == *geometry && geometry.n <= self.geometry.n
     }
 
-    /// What the next call computes with: the next slice of so many samples. Parts of a filter gradient add up.
-    pub(super) fn next(&mut self, convolver: &dyn Convolver) -> BenchCall<'_> {
+    /// What the next call computes with, operands, output and workspace: the next slice of so many samples. Parts of a
+    /// filter gradient add up.
+    pub(super) fn next(&mut self, convolver: &dyn Convolver) -> ([View<'_>; 2], Out<'_>, ViewMut<'_>) {
         let samples = convolver.facts().geometry.n;
         let first = self.calls % (self.geometry.n / samples) * samples;
         self.calls += 1;

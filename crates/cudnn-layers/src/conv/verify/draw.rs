@@ -8,7 +8,7 @@
 //! of v²: from a few draws follows the L2 norm of the error.
 
 use super::operand::Operand;
-use crate::conv::ConvOp;
+use crate::conv::{ConvOp, operands::operand_extents};
 use tensor::{ConvGeometry, rng::random};
 
 /// How many sums there are. The estimate is off by about a third; a fault is off by orders of magnitude.
@@ -23,11 +23,7 @@ pub(super) struct Draw {
 impl Draw {
     /// Several, for the output of `op`.
     pub(super) fn some(op: ConvOp, g: &ConvGeometry) -> Vec<Self> {
-        let extents = match op {
-            ConvOp::Forward => [g.n, g.k, g.out_h(), g.out_w()],
-            ConvOp::BackwardData => [g.n, g.c, g.h, g.w],
-            ConvOp::BackwardFilter => [g.k, g.c / g.groups, g.r, g.s],
-        };
+        let [_, _, extents] = operand_extents(op, g);
         let draw = |number: u64| {
             let mut seed = 100 + 4 * number;
             let factors = extents.map(|extent| {

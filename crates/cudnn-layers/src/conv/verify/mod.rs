@@ -31,28 +31,25 @@ pub fn distances(
     geometry: ConvGeometry,
     configuration: &Configuration,
 ) -> Result<[(Accumulate, f64); 2], ConvError> {
-    let (runner, format) =
-        (Runner::new(&ConvBackend::of(device)?, op, geometry, configuration)?, device.format());
+    let backend = ConvBackend::of(device)?;
+    let (runner, format) = (Runner::new(&backend, op, geometry, configuration)?, device.format());
     if format == Format::F32 {
-        let run = |operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>| {
+        return distances_of(device, op, &geometry, runner.workspace(), |operands, out, workspace| {
             runner.run(operands, out, workspace)
-        };
-        return distances_of(device, op, &geometry, runner.workspace(), run);
+        });
     }
     // Behind the workspace lie the operands as the kernel wants them.
     let types = operands(op, &geometry, format);
-    let spaces: [usize; 3] = std::array::from_fn(|operand| padded(&types[operand]));
-    let space =
-        Space::aligned(runner.workspace().bytes().next_multiple_of(ALIGNMENT) + spaces.iter().sum::<usize>());
+    let workspace_len = runner.workspace().bytes().next_multiple_of(ALIGNMENT);
+    let space = Space::aligned(workspace_len + types.iter().map(padded).sum::<usize>());
     distances_of(device, op, &geometry, space, |[a, b], Out { to: mut out, accumulate }, mut memory| {
         let convert = |operand: usize, from: View<'_>, to: ViewMut<'_>| {
             copy::convert(device, types[operand].dims(), from, to.replaced());
         };
-        let workspace = memory.take(Format::U8, runner.workspace().bytes().next_multiple_of(ALIGNMENT));
-        let [mut own_a, mut own_b, mut own_out] = std::array::from_fn(|operand| {
-            let (mut own, tensor) = (memory.take(Format::U8, spaces[operand]), &types[operand]);
-            own.take(tensor.format(), tensor.count())
-        });
+        let workspace = memory.take(Format::U8, workspace_len);
+        let [mut own_a, mut own_b, mut own_out] = types
+            .each_ref()
+            .map(|tensor| memory.take(Format::U8, padded(tensor)).take(tensor.format(), tensor.count()));
         convert(0, a, own_a.reborrow());
         convert(1, b, own_b.reborrow());
         convert(2, out.as_view(), own_out.reborrow());
