@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release --example 01_four_ways`
 
-use microbatch::cudnn_layers::conv::{ConvBackend, ConvOp, Facts, kernel_id, operand_lens};
-use microbatch::tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut};
+use microbatch::cudnn_layers::conv::{ConvOp, Facts, candidates, kernel_id, operand_lens};
+use microbatch::tensor::{Arena, ConvGeometry, Cpu, Device, Format, View, ViewMut};
 use std::{error::Error, time::Instant};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
@@ -14,7 +14,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let wave = |len: usize| -> Vec<f32> { (0..len).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0).collect() };
     let (x, w) = (wave(x), wave(w));
     let mut results: Vec<Vec<f32>> = Vec::new();
-    for algorithm in ConvBackend::Cpu(Cpu::new(2)).candidates(&kernel, 8)? {
+    for algorithm in candidates(&Device::Cpu(Cpu::new(2)), &kernel, 8)? {
         // Memory is handed to an algorithm, which says exactly how much it needs.
         let mut workspace = Arena::new(algorithm.facts().workspace.0 as usize)?;
         let all = workspace.all();

@@ -3,28 +3,28 @@
 //!
 //! `cargo run --release --example 06_split_equals_undivided`
 
-use microbatch::cudnn_layers::conv::{ConvBackend, ConvOp, Runner, kernel_id, operand_lens};
+use microbatch::cudnn_layers::conv::{ConvOp, Runner, candidates, find, kernel_id, operand_lens};
 use microbatch::planner::{Configuration, Run};
-use microbatch::tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut};
+use microbatch::tensor::{Arena, ConvGeometry, Cpu, Device, Format, View, ViewMut};
 use std::error::Error;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let backend = ConvBackend::Cpu(Cpu::new(2));
+    let device = Device::Cpu(Cpu::new(2));
     let geometry = ConvGeometry::new([7, 5, 12, 12], 6, [3, 3]).pad([1, 1]).validate()?;
     for op in ConvOp::ALL {
         let [a, b, out] = operand_lens(op, &geometry);
         let wave = |len: usize| -> Vec<f32> { (0..len).map(|i| (i as f32 * 0.7).sin()).collect() };
         let (a, b) = (wave(a), wave(b));
         let kernel = kernel_id(op, &geometry, Format::F32);
-        let algorithm = backend.candidates(&kernel, 7)?.remove(0).facts().name.clone();
+        let algorithm = candidates(&device, &kernel, 7)?.remove(0).facts().name.clone();
         // Runs so many micro-batches of so many samples, over an output that holds rubbish before.
         let run = |parts: &[(u32, u32)]| -> Result<Vec<f32>, Box<dyn Error>> {
             let mut runs = Vec::new();
             for &(count, samples) in parts {
-                let convolver = backend.find(op, geometry.with_batch(samples as usize), &algorithm)?;
+                let convolver = find(&device, op, geometry.with_batch(samples as usize), &algorithm)?;
                 runs.push(Run { count, micro: convolver.measurement(1.0, 0.0) });
             }
-            let runner = Runner::new(&backend, op, geometry, &Configuration::new(runs))?;
+            let runner = Runner::new(&device, op, geometry, &Configuration::new(runs))?;
             let mut workspace = Arena::new(runner.workspace().bytes())?;
             let all = workspace.all();
             let mut result = vec![f32::NAN; out];

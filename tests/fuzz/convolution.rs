@@ -2,7 +2,7 @@
 
 use crate::harness::{Accepted, Input, Random, Verdict, refuse};
 use crate::mutate::pick;
-use microbatch::cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, Runner, kernel_id, operand_lens};
+use microbatch::cudnn_layers::conv::{ConvOp, Convolver, Runner, candidates, kernel_id, operand_lens};
 use microbatch::planner::{Bytes, Configuration, Measurement, Run};
 use microbatch::tensor::{ConvGeometry, Cpu, Device, Format, View, ViewMut, testing};
 use std::sync::LazyLock;
@@ -26,10 +26,9 @@ pub(crate) fn device(random: &mut Random) -> Device {
 /// Asks every algorithm what it needs for `g` and runs those that apply, if that is not too much: they must agree.
 pub(crate) fn use_up(g: ConvGeometry, input: &mut Input<'_>) -> Verdict {
     let device = device(&mut input.random);
-    let backend = ConvBackend::of(&device).or_else(refuse)?;
     let mut ran = false;
     for op in ConvOp::ALL {
-        let candidates = backend.candidates(&kernel_id(op, &g, Format::F32), g.n as u32).or_else(refuse)?;
+        let candidates = candidates(&device, &kernel_id(op, &g, Format::F32), g.n as u32).or_else(refuse)?;
         let lens = operand_lens(op, &g);
         if g.flops() > MOST_FLOPS || lens.iter().any(|&len| len > MOST_ELEMENTS) {
             continue;
@@ -71,8 +70,7 @@ fn run(
         micro: Measurement { micro_batch: samples as u32, ..whole.measurement(1.0, 0.0) },
     };
     let runs = [part, g.n - part].into_iter().filter(|&samples| samples > 0).map(micro);
-    let backend = ConvBackend::of(device).or_else(refuse)?;
-    let runner = Runner::new(&backend, op, g, &Configuration::new(runs)).or_else(refuse)?;
+    let runner = Runner::new(device, op, g, &Configuration::new(runs)).or_else(refuse)?;
     let mut out = vec![f32::NAN; operand_lens(op, &g)[2]];
     let workspace_len = whole.facts().workspace.0 as usize / size_of::<f32>();
     let mut room = vec![f32::NAN; workspace_len + CACHE_LINE];

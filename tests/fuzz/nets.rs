@@ -3,7 +3,7 @@
 use crate::convolution::{MOST_ELEMENTS, MOST_FLOPS, device};
 use crate::harness::{Accepted, Input, Random, Verdict, fuzz};
 use crate::mutate::{Corpus, below, extent, extreme, one_in, pick};
-use microbatch::cudnn_layers::conv::{ConvBackend, geometry};
+use microbatch::cudnn_layers::conv::{candidates, geometry};
 use microbatch::planner::{
     BatchSizePolicy, Bytes, Kernel, Measurement, PlanOptions, Profiler, ProfilerError, Request,
     WorkspacePolicy,
@@ -205,13 +205,13 @@ fn layer(text: &mut String, index: usize, blobs: &[String], random: &mut Random)
 
 /// Says of every algorithm that applies that it takes some time, without running it.
 struct Guesses {
-    backend: ConvBackend,
+    device: Device,
     random: Random,
 }
 
 impl Profiler for Guesses {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let candidates = self.backend.candidates(&request.kernel, request.micro_batch)?;
+        let candidates = candidates(&self.device, &request.kernel, request.micro_batch)?;
         let asked = candidates.iter().filter(|convolver| request.asks_for(&convolver.facts().name));
         let mut guess_ms = || self.random.random_range(0.01..1.0) * f64::from(request.micro_batch);
         Ok(asked.map(|convolver| convolver.measurement(guess_ms(), 0.0)).collect())
@@ -252,8 +252,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
     let device = device(random);
     let mut net = Net::new(spec, &build_options(&device, random), spec.state.phase == Phase::Train)?;
     let kernels = net.kernels();
-    let backend = ConvBackend::of(&device).expect("a processor");
-    let mut guesses = Guesses { backend, random: random.clone() };
+    let mut guesses = Guesses { device: device.clone(), random: random.clone() };
     for kernel in &kernels {
         guesses.measure(&Request::all(kernel.id, kernel.mini_batch)).map_err(|error| error.to_string())?;
     }

@@ -8,9 +8,9 @@
 //! mini-batch is 16 unless given. GF/s, of the best run, counts the operations of a direct convolution, taps on the
 //! padding included.
 
-use cudnn_layers::conv::{ConvBackend, ConvOp, Convolver, kernel_id, operand_lens};
+use cudnn_layers::conv::{ConvOp, Convolver, candidates, kernel_id, operand_lens};
 use std::time::{Duration, Instant};
-use tensor::{Arena, ConvGeometry, Cpu, Format, View, ViewMut, testing::random};
+use tensor::{Arena, ConvGeometry, Cpu, Device, Format, View, ViewMut, testing::random};
 
 /// A layer: name, input channels, image, output channels, filter, stride, padding; images and filters are square.
 type Layer = (&'static str, usize, usize, usize, usize, usize, usize);
@@ -43,7 +43,7 @@ fn main() {
     let number = |index, default: &str| {
         arg(index, default).parse().unwrap_or_else(|_| panic!("{:?} is not a number", arg(index, default)))
     };
-    let (backend, mini_batch) = (ConvBackend::Cpu(Cpu::new(number(2, "2"))), number(3, "16"));
+    let (device, mini_batch) = (Device::Cpu(Cpu::new(number(2, "2"))), number(3, "16"));
     let chosen = |wanted: &str, name: &str| wanted == "all" || name.contains(wanted);
 
     println!(
@@ -58,7 +58,7 @@ fn main() {
         let g = g.stride([stride; 2]).pad([pad; 2]);
         for op in ConvOp::ALL.into_iter().filter(|each| chosen(&op, &format!("{each:?}"))) {
             let kernel = kernel_id(op, &g, Format::F32);
-            let candidates = backend.candidates(&kernel, mini_batch as u32).expect("a convolution");
+            let candidates = candidates(&device, &kernel, mini_batch as u32).expect("a convolution");
             for each in candidates.iter().filter(|each| chosen(&algorithm, &each.facts().name)) {
                 let [median, best] = times_ms(&**each, op);
                 println!(

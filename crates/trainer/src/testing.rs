@@ -4,7 +4,7 @@ use crate::net::{Net, NetLayout, RunLayout};
 use crate::run::{MiniBatch, NetRun};
 use crate::spec::{NetSpec, NetState};
 use crate::{error::NetError, layers::BuildOptions};
-use cudnn_layers::conv::{ConvBackend, ProfileOptions, profiler};
+use cudnn_layers::conv::{ProfileOptions, candidates, profiler};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, DeviceHeader, Dtype, KernelId, Measurement, Plan, PlanOptions,
     Profiler, ProfilerError, Request, WorkspacePolicy,
@@ -54,7 +54,7 @@ pub(crate) fn own_gpu() -> Device {
 
 /// What can run a micro-batch of a kernel on a device.
 pub(crate) struct Candidates {
-    backend: ConvBackend,
+    device: Device,
     /// Some of cuDNN's algorithms say that they apply and then do not run, so they are tried.
     trying: Option<Box<dyn Profiler>>,
 }
@@ -63,13 +63,13 @@ impl Candidates {
     pub(crate) fn on(device: &Device) -> Self {
         let on_gpu = matches!(device, Device::Cuda(_));
         let trying = on_gpu.then(|| profiler(device, quick_profile()) as Box<dyn Profiler>);
-        Self { backend: ConvBackend::of(device).unwrap(), trying }
+        Self { device: device.clone(), trying }
     }
 
     /// The algorithms for `micro_batch` samples of `kernel`, in the order of the device's list. Those of cuDNN that are
     /// too coarse to be compared with anything are left out.
     pub(crate) fn of(&mut self, kernel: &KernelId, micro_batch: u32) -> Vec<Measurement> {
-        let candidates = self.backend.candidates(kernel, micro_batch).unwrap();
+        let candidates = candidates(&self.device, kernel, micro_batch).unwrap();
         let mut all: Vec<_> = candidates.iter().map(|convolver| convolver.measurement(1.0, 0.0)).collect();
         if let Some(profiler) = &mut self.trying {
             let ran = profiler.measure(&Request::all(*kernel, micro_batch)).unwrap();

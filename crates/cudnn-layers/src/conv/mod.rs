@@ -28,7 +28,7 @@ mod shape;
 mod tests;
 pub mod verify;
 
-pub use backend::ConvBackend;
+pub use backend::{candidates, find};
 pub use convolver::{Convolver, Facts};
 pub use error::ConvError;
 pub use operands::operand_lens;

@@ -2,7 +2,7 @@
 
 use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, images};
 use crate::{error::BoxError, spec::ConvolutionParams};
-use cudnn_layers::conv::{ConvBackend, ConvOp, Runner, kernel_id};
+use cudnn_layers::conv::{ConvOp, Runner, kernel_id};
 use cudnn_layers::{AxisExtents, bias};
 use planner::{Configuration, Kernel, KernelId, Math};
 use tensor::{ConvGeometry, Device, ElementType, Format, Mark, Out, Space, TensorType, ViewMut};
@@ -131,7 +131,7 @@ impl ConvolutionLayer {
         configuration: &Configuration,
         offset: usize,
     ) -> Result<Space, BoxError> {
-        let runner = Runner::new(&ConvBackend::of(device)?, op, self.geometry(), configuration)?;
+        let runner = Runner::new(device, op, self.geometry(), configuration)?;
         let workspace = runner.workspace();
         self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
         Ok(workspace)

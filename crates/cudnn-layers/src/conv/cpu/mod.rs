@@ -60,14 +60,14 @@ const ALGORITHMS: [(&str, f32, MakePass); 6] = [
     ("FFT_TILING_16", 1e-6, |op, g, _| fft::pass(op, g, 16)),
 ];
 
-/// The algorithms with a `wanted` name that apply.
+/// The algorithms that apply; with a `name`, the one of that name.
 pub(super) fn convolvers(
     cpu: &Cpu,
     op: ConvOp,
     geometry: ConvGeometry,
-    wanted: &dyn Fn(&str) -> bool,
+    name: Option<&str>,
 ) -> Vec<Arc<dyn Convolver>> {
-    let wanted = ALGORITHMS.into_iter().filter(|(name, ..)| wanted(name));
+    let wanted = ALGORITHMS.into_iter().filter(|(own, ..)| name.is_none_or(|name| name == *own));
     let ready = wanted.filter_map(|(name, max_error, make)| {
         let pass = make(op, &geometry, cpu.threads())?;
         let bytes = |len| Bytes(Space::of::<f32>(len).bytes() as u64);

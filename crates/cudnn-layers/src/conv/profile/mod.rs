@@ -4,7 +4,7 @@ mod bench;
 mod cpu;
 mod cuda;
 
-use super::{ConvBackend, ConvError, Convolver, format, geometry};
+use super::{ConvError, Convolver, candidates, format, geometry};
 use bench::Bench;
 use planner::{Bytes, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -108,10 +108,9 @@ impl ConvProfiler {
 
     /// For each algorithm that is requested, the requests that it applies to, by rising size.
     fn trials(&self, requests: &[Request]) -> Result<Vec<Vec<Trial>>, ConvError> {
-        let backend = ConvBackend::of(&self.device)?;
         let mut trials: Vec<Vec<Trial>> = Vec::new();
         for (index, request) in requests.iter().enumerate() {
-            for convolver in backend.candidates(&request.kernel, request.micro_batch)? {
+            for convolver in candidates(&self.device, &request.kernel, request.micro_batch)? {
                 let name = &convolver.facts().name;
                 let is_asked_for = match request.algorithms {
                     Some(_) => request.asks_for(name),

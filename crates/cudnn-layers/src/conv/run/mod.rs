@@ -5,10 +5,10 @@
 //! for each algorithm.
 
 use super::operands::{operand_lens, slices};
-use super::{ConvBackend, ConvError, ConvOp, Convolver};
+use super::{ConvError, ConvOp, Convolver, find};
 use planner::{ARENA_ALIGNMENT, Bytes, Configuration, Run};
 use std::{ops::Range, sync::Arc};
-use tensor::{ALIGNMENT, ConvGeometry, Out, Space, View, ViewMut};
+use tensor::{ALIGNMENT, ConvGeometry, Device, Out, Space, View, ViewMut};
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ impl Runner {
     /// # Errors
     /// The first of these that does not hold, or a failure of the library.
     pub fn new(
-        backend: &ConvBackend,
+        device: &Device,
         op: ConvOp,
         geometry: ConvGeometry,
         configuration: &Configuration,
@@ -58,7 +58,7 @@ impl Runner {
             let is_same = |other: &Run| other.micro.algorithm == run.micro.algorithm;
             let algorithm = configuration.runs().iter().position(is_same).unwrap_or_default();
             let (name, micro_batch) = (run.micro.algorithm.as_str(), run.micro.micro_batch as usize);
-            let convolver = backend.find(op, geometry.with_batch(micro_batch), name)?;
+            let convolver = find(device, op, geometry.with_batch(micro_batch), name)?;
             let (needed, planned) = (convolver.facts().workspace, run.micro.workspace);
             if needed > planned {
                 return Err(ConvError::Refused(format!(

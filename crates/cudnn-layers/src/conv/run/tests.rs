@@ -44,8 +44,7 @@ fn mixed(op: ConvOp) -> Runner {
     let configuration = Configuration::new(parts(op).iter().map(run));
     let order = configuration.runs().iter().map(|run| (run.micro.micro_batch, run.micro.algorithm.as_str()));
     assert!(order.eq(parts(op)), "the configuration runs in another order");
-    let backend = ConvBackend::Cpu(Cpu::new(2));
-    Runner::new(&backend, op, geometry(), &configuration).expect("a sound configuration")
+    Runner::new(&Device::Cpu(Cpu::new(2)), op, geometry(), &configuration).expect("a sound configuration")
 }
 
 /// What `runner` makes of the operands, added to `start` if there is one, in a workspace of exactly the planned size

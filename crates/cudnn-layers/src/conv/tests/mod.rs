@@ -2,9 +2,7 @@
 
 pub(super) mod reference;
 
-use super::{
-    ConvBackend, ConvOp, Convolver, ProfileOptions, kernel_id, operand_lens, operands::slices, profiler,
-};
+use super::{ConvOp, Convolver, ProfileOptions, find, kernel_id, operand_lens, operands::slices, profiler};
 use planner::{Bytes, Request};
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
@@ -14,12 +12,12 @@ use tensor::{Arena, ConvGeometry, Cpu, Device, Format, Span, View, ViewMut};
 /// The algorithms of the CPU for `op` on `g`.
 pub(super) fn candidates(threads: usize, op: ConvOp, g: &ConvGeometry) -> Vec<Arc<dyn Convolver>> {
     let kernel = kernel_id(op, g, Format::F32);
-    ConvBackend::Cpu(Cpu::new(threads)).candidates(&kernel, g.n as u32).expect("a valid geometry")
+    super::candidates(&Device::Cpu(Cpu::new(threads)), &kernel, g.n as u32).expect("a valid geometry")
 }
 
 /// The algorithm called `name`, if it applies.
 pub(super) fn named(threads: usize, name: &str, op: ConvOp, g: &ConvGeometry) -> Option<Arc<dyn Convolver>> {
-    ConvBackend::Cpu(Cpu::new(threads)).find(op, *g, name).ok()
+    find(&Device::Cpu(Cpu::new(threads)), op, *g, name).ok()
 }
 
 /// An arena of `bytes` bytes that are NaN.
@@ -202,7 +200,7 @@ fn what_is_measured_as_shared_is_a_part_of_the_call_of_those_that_prepare() {
 fn a_processor_in_the_place_of_a_gpu_runs_nothing() {
     let (g, mut device) = (ConvGeometry::new([4, 8, 12, 12], 16, [3, 3]), Device::Cpu(Cpu::new(1)));
     let name = candidates(1, ConvOp::Forward, &g)[0].facts().name.clone();
-    let found = |device: &Device| ConvBackend::of(device).unwrap().find(ConvOp::Forward, g, &name).is_ok();
+    let found = |device: &Device| find(device, ConvOp::Forward, g, &name).is_ok();
     assert!(found(&device));
     device.set_format(Format::F32.in_order(tensor::AxisOrder::Nhwc));
     assert!(!found(&device));

@@ -11,7 +11,7 @@ mod operand;
 mod tests;
 
 use super::operands::{operand_lens, operands};
-use super::{ConvBackend, ConvError, ConvOp, Runner};
+use super::{ConvError, ConvOp, Runner};
 use crate::copy;
 use draw::Draw;
 use operand::Operand;
@@ -31,8 +31,7 @@ pub fn distances(
     geometry: ConvGeometry,
     configuration: &Configuration,
 ) -> Result<[(Accumulate, f64); 2], ConvError> {
-    let backend = ConvBackend::of(device)?;
-    let (runner, format) = (Runner::new(&backend, op, geometry, configuration)?, device.format());
+    let (runner, format) = (Runner::new(device, op, geometry, configuration)?, device.format());
     if format == Format::F32 {
         return distances_of(device, op, &geometry, runner.workspace(), |operands, out, workspace| {
             runner.run(operands, out, workspace)

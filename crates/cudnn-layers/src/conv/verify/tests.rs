@@ -2,7 +2,8 @@
 
 use super::{operand::PERIOD, *};
 use crate::conv::tests::{random_geometry, reference};
-use crate::{conv::kernel_id, conv::operands::slices, testing::on_every_device};
+use crate::conv::{candidates, find, kernel_id, operands::slices};
+use crate::testing::on_every_device;
 use planner::{Measurement, Run};
 
 /// Sizes that divide 2^20, where operands that repeat after as many values make all samples alike.
@@ -29,7 +30,7 @@ fn configuration(algorithm: &str, micro_batches: &[u32]) -> Configuration {
 /// The algorithms of `device` that apply.
 fn algorithms(device: &Device, op: ConvOp, g: ConvGeometry) -> Vec<String> {
     let kernel = kernel_id(op, &g, Format::F32);
-    let candidates = ConvBackend::of(device).unwrap().candidates(&kernel, g.n as u32).unwrap();
+    let candidates = candidates(device, &kernel, g.n as u32).unwrap();
     candidates.iter().map(|convolver| convolver.facts().name.clone()).collect()
 }
 
@@ -53,8 +54,7 @@ enum Fault {
 fn with_fault(device: &Device, op: ConvOp, fault: Fault) -> [f64; 2] {
     let g = geometry();
     let algorithm = &algorithms(device, op, g.with_batch(2))[0];
-    let backend = ConvBackend::of(device).unwrap();
-    let runner = Runner::new(&backend, op, g.with_batch(2), &configuration(algorithm, &[2])).unwrap();
+    let runner = Runner::new(device, op, g.with_batch(2), &configuration(algorithm, &[2])).unwrap();
     let shares_output = op == ConvOp::BackwardFilter;
     let run = |[a, b]: [View<'_>; 2], mut out: Out<'_>, mut workspace: ViewMut<'_>| {
         for (index, samples) in [0..2, 2..4].into_iter().enumerate() {
@@ -91,7 +91,7 @@ on_every_device! {
             for algorithm in algorithms(device, op, geometry()) {
                 let applies = |&&size: &&u32| {
                     let g = geometry().with_batch(size as usize);
-                    ConvBackend::of(device).unwrap().find(op, g, &algorithm).is_ok()
+                    find(device, op, g, &algorithm).is_ok()
                 };
                 for micro_batches in [&[4][..], &[1, 3]] {
                     if micro_batches.iter().filter(|size| applies(size)).count() < micro_batches.len() {

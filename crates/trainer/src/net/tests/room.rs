@@ -3,21 +3,21 @@
 use super::{DATA, conv, head, layer};
 use crate::net::{Net, RunLayout};
 use crate::testing::build;
-use cudnn_layers::conv::{ConvBackend, Convolver};
+use cudnn_layers::conv::{Convolver, candidates};
 use memory::Room;
 use planner::{
     Bytes, CostTable, DeviceHeader, Fronts, Kernel, Measurement, Plan, PlanOptions, Profiler, ProfilerError,
     Request,
 };
 use std::sync::Arc;
-use tensor::Cpu;
+use tensor::{Cpu, Device};
 
 /// All algorithms, each the faster the more workspace it needs.
 struct Greedy;
 
 impl Profiler for Greedy {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let candidates = ConvBackend::Cpu(Cpu::new(2)).candidates(&request.kernel, request.micro_batch)?;
+        let candidates = candidates(&Device::Cpu(Cpu::new(2)), &request.kernel, request.micro_batch)?;
         let row = |convolver: &Arc<dyn Convolver>| {
             let workspace = convolver.facts().workspace.0 as f64;
             convolver.measurement(1.0 + f64::from(request.micro_batch) / (1.0 + workspace), 0.0)

@@ -79,17 +79,17 @@ fn an_engine_comes_back_by_its_name_and_can_be_recorded() {
     let (nhwc, mut seen) = (AxisOrder::Nhwc, BTreeMap::new());
     for format in [Format::F32, Format::F32.in_order(nhwc), Format::BF16, Format::BF16.in_order(nhwc)] {
         let cuda = cuda().with_format(format);
-        let (backend, mut rng) = (backend(&cuda), tensor::rng::stream(12, 0));
+        let (device, mut rng) = (Device::Cuda(cuda.clone()), tensor::rng::stream(12, 0));
         for number in 0..12 {
             let g = if number % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
             for op in ConvOp::ALL {
                 let kernel = KernelId { math: Math::Tf32, ..kernel_id(op, &g, format) };
-                let candidates = backend.candidates(&kernel, g.n as u32).unwrap().into_iter();
+                let candidates = candidates(&device, &kernel, g.n as u32).unwrap().into_iter();
                 let engines =
                     candidates.filter(|one| !one.facts().name.contains("GEMM") && one.load().is_ok());
                 for engine in engines.filter(|engine| engine.facts().deterministic) {
                     let engine: Arc<dyn Convolver> = engine;
-                    let named = backend.find(op, g, &engine.facts().name).unwrap();
+                    let named = find(&device, op, g, &engine.facts().name).unwrap();
                     assert_eq!(named.measurement(1.0, 0.0), engine.measurement(1.0, 0.0));
                     let first = result(&cuda, op, format, &*engine, false);
                     let what = format!("{format} {op} {} on {g:?}", engine.facts().name);
@@ -182,7 +182,7 @@ fn only_gradients_in_bf16_or_that_cannot_be_added_are_converted() {
 fn few_channels_with_a_stride_become_many() {
     for format in [Format::F32, Format::BF16].iter().flat_map(|f| [*f, f.in_order(AxisOrder::Nhwc)]) {
         let (device, mut rng) = (Device::Cuda(cuda().with_format(format)), tensor::rng::stream(13, 0));
-        let (backend, mut seen) = (ConvBackend::of(&device).unwrap(), 0);
+        let mut seen = 0;
         for _ in 0..30 {
             let mut pair =
                 |range: std::ops::Range<usize>| [rng.random_range(range.clone()), rng.random_range(range)];
@@ -193,7 +193,7 @@ fn few_channels_with_a_stride_become_many() {
                 for math in [Math::Fp32, Math::Tf32] {
                     let kernel = KernelId { math, ..kernel_id(op, &g, format) };
                     let named = |samples: usize| {
-                        let all = backend.candidates(&kernel, samples as u32).unwrap().into_iter();
+                        let all = candidates(&device, &kernel, samples as u32).unwrap().into_iter();
                         let deep =
                             all.filter(|one| one.facts().name.starts_with("S2D_") && one.load().is_ok());
                         deep.map(|one| one.measurement(1.0, 0.0)).collect::<Vec<_>>()

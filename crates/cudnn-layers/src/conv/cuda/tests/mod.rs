@@ -5,7 +5,7 @@ mod engines;
 use super::{convolver::transforming, gemm};
 use crate::conv::tests::{random_geometry, reference};
 use crate::conv::{
-    ConvBackend, ConvError, ConvOp, Convolver, ProfileOptions, Runner, kernel_id, operand_lens, profiler,
+    ConvError, ConvOp, Convolver, ProfileOptions, Runner, candidates, find, kernel_id, operand_lens, profiler,
 };
 use crate::{conv::verify::distances, cudnn::Cudnn};
 use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Request, Run};
@@ -17,10 +17,6 @@ use tensor::{ALIGNMENT, Arena, AxisOrder, ConvGeometry, Device, Format, Out, Spa
 
 fn cuda() -> Cuda {
     probe().unwrap().open(0).unwrap()
-}
-
-fn backend(cuda: &Cuda) -> ConvBackend {
-    ConvBackend::of(&Device::Cuda(cuda.clone())).unwrap()
 }
 
 fn conv_profiler() -> Box<dyn Profiler + Send> {
@@ -151,7 +147,7 @@ fn check(cuda: &Cuda, op: ConvOp, convolver: &dyn Convolver, seed: u64) -> (Vec<
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn all_algorithms_agree_with_the_definition_on_random_geometries() {
     let cuda = cuda();
-    let backend = backend(&cuda);
+    let device = Device::Cuda(cuda.clone());
     let mut rng = tensor::rng::stream(2, 0);
     let mut seen_all: BTreeMap<(ConvOp, &str, bool), Seen> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -165,7 +161,7 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
             let mut fp32 = BTreeMap::new();
             for name in names(op) {
                 let seen = seen_all.entry((op, name, g.r.max(g.s) > 3)).or_default();
-                let Ok(convolver) = backend.find(op, g, name) else { continue };
+                let Ok(convolver) = find(&device, op, g, name) else { continue };
                 let (result, error, complaints) = check(&cuda, op, &*convolver, seed);
                 seen.geometries += 1;
                 seen.worst = seen.worst.max(error);
@@ -200,7 +196,7 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
 
 /// A random division of `g` among algorithms that apply.
 fn random_configuration(
-    backend: &ConvBackend,
+    device: &Device,
     kernel: &KernelId,
     g: &ConvGeometry,
     rng: &mut impl RngExt,
@@ -209,7 +205,7 @@ fn random_configuration(
     let mut runs = Vec::new();
     while left > 0 {
         let samples = rng.random_range(1..=left.min(4));
-        let ready = backend.candidates(kernel, samples as u32).unwrap();
+        let ready = candidates(device, kernel, samples as u32).unwrap();
         let chosen = &ready[rng.random_range(0..ready.len())];
         runs.push(Run { count: 1, micro: chosen.measurement(1.0, 0.0) });
         left -= samples;
@@ -221,7 +217,7 @@ fn random_configuration(
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn split_equals_undivided_replaced_and_added() {
     let cuda = cuda();
-    let backend = backend(&cuda);
+    let device = Device::Cuda(cuda.clone());
     let (mut rng, mut wrong) = (tensor::rng::stream(3, 0), Vec::new());
     for seed in 0..40 {
         let g = match seed % 3 {
@@ -234,8 +230,8 @@ fn split_equals_undivided_replaced_and_added() {
             let [a, b, out] = operand_lens(op, &g);
             let (a, b, start) = (random(a, seed), random(b, seed + 1), random(out, seed + 2));
             let mut expected = reference::direct(op, &g, &a, &b);
-            let configuration = random_configuration(&backend, &kernel_id(op, &g, Format::F32), &g, &mut rng);
-            let runner = Runner::new(&backend, op, g, &configuration).unwrap();
+            let configuration = random_configuration(&device, &kernel_id(op, &g, Format::F32), &g, &mut rng);
+            let runner = Runner::new(&device, op, g, &configuration).unwrap();
             let tolerance =
                 sum_tolerance(reference::terms(op, &g)).max(4.0 * f64::from(configuration.max_error()));
             for start in [None, Some(&start)] {
@@ -267,16 +263,16 @@ fn feature_maps_may_be_of_any_format() {
     let strict = [fp32, fp32.in_order(nhwc), bf16, bf16.in_order(nhwc)].map(|format| (format, Math::Fp32));
     for (format, math) in strict.into_iter().chain([fp32, fp32.in_order(nhwc)].map(tf32)) {
         let (device, mut rng) = (Device::Cuda(cuda().with_format(format)), tensor::rng::stream(11, 0));
-        let (backend, mut seen) = (ConvBackend::of(&device).unwrap(), BTreeMap::new());
+        let mut seen = BTreeMap::new();
         let mut wrong = Vec::new();
         for number in 0..30 {
             let g = if number % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
             let g = g.with_batch(rng.random_range(1..10));
             for op in ConvOp::ALL {
                 let kernel = KernelId { math, ..kernel_id(op, &g, format) };
-                let all = backend.candidates(&kernel, g.n as u32).unwrap();
+                let all = candidates(&device, &kernel, g.n as u32).unwrap();
                 assert!(!all.is_empty(), "{format}: nothing for {op} of {g:?}");
-                let divided = random_configuration(&backend, &kernel, &g, &mut rng);
+                let divided = random_configuration(&device, &kernel, &g, &mut rng);
                 let undivided = all.iter().map(|one| Configuration::undivided(one.measurement(1.0, 0.0)));
                 for configuration in undivided.chain([divided]) {
                     let found = match distances(&device, op, g, &configuration) {
@@ -308,13 +304,13 @@ fn feature_maps_may_be_of_any_format() {
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn a_configuration_that_does_not_suit_is_refused() {
-    let backend = backend(&cuda());
+    let device = Device::Cuda(cuda());
     let g = ConvGeometry::new([4, 8, 16, 16], 8, [3, 3]).pad([1, 1]).stride([2, 2]);
-    let micro = |g, name| backend.find(ConvOp::Forward, g, name).unwrap().measurement(1.0, 0.0);
+    let micro = |g, name| find(&device, ConvOp::Forward, g, name).unwrap().measurement(1.0, 0.0);
     let fits = micro(g, "BATCHED_GEMM");
     let refusal = |g, micro: Measurement| {
         let configuration = Configuration::undivided(micro);
-        Runner::new(&backend, ConvOp::Forward, g, &configuration).unwrap_err()
+        Runner::new(&device, ConvOp::Forward, g, &configuration).unwrap_err()
     };
     let error = refusal(g, Measurement { micro_batch: 3, ..fits.clone() });
     assert!(error.to_string().contains("of 3 samples does not cover a mini-batch of 4"), "{error}");
