@@ -1,7 +1,8 @@
 //! `--batch max`: the largest mini-batch that a budget of device memory holds, found by planning, not by running.
 
 use super::budget::{Goal, too_small};
-use super::origin::{Origin, in_math};
+use super::inputs::in_math;
+use super::origin::Origin;
 use crate::Error;
 use figures::{BatchPoint, BatchReport};
 use memory::ArenaLayout;

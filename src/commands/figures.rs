@@ -1,7 +1,8 @@
 //! `microbatch figures`.
 
 use super::draw::{refused, write, write_data, write_figure};
-use super::origin::{Origin, in_math};
+use super::inputs::in_math;
+use super::origin::Origin;
 use super::plan::shape_kernels;
 use crate::args::{DEFAULT_SEED, FiguresArgs, PlanningArgs, RunArgs};
 use crate::{Console, Error, models::Model};

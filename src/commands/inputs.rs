@@ -2,8 +2,9 @@
 
 use crate::args::{DEFAULT_SEED, ImageShape, NetArgs, RunArgs, required};
 use crate::{Console, Error, models::load_net};
-use planner::Kernel;
-use tensor::{Cpu, Device};
+use cudnn_layers::conv::{geometry, kernel_id};
+use planner::{Dtype, Kernel, Math};
+use tensor::{Cpu, Device, Format};
 use trainer::layers::{BuildOptions, SyntheticData};
 use trainer::prototxt::{Warning, collapsed};
 use trainer::spec::{LayerKind, LayerSpec, NetSpec, Phase};
@@ -48,11 +49,28 @@ pub(super) fn stand_in(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Opti
     Ok(synthetic(asked, spec)?.or(Some(SyntheticData { shape: None, stand_in: true })))
 }
 
-/// The kernels of a net, which is built on the CPU wherever they are measured, and whose data is not opened.
-pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec) -> Result<Vec<Kernel>, Error> {
-    let (device, synthetic) = (Device::Cpu(Cpu::try_new(None)?), stand_in(run.synthetic, spec)?);
+/// The kernels of a net with feature maps of this format, in the arithmetic that is asked for. It is built on the CPU
+/// wherever they are measured, and its data is not opened.
+pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec, format: Format) -> Result<Vec<Kernel>, Error> {
+    let (mut device, synthetic) = (Device::Cpu(Cpu::try_new(None)?), stand_in(run.synthetic, spec)?);
+    device.set_format(format);
     let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic };
-    Ok(Net::new(spec, &build, spec.state.phase == Phase::Train)?.kernels())
+    Ok(in_math(Net::new(spec, &build, spec.state.phase == Phase::Train)?.kernels(), run.math))
+}
+
+/// The same kernels with this arithmetic, which is no choice in BF16.
+pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
+    let choosing = kernels.iter_mut().filter(|kernel| kernel.id.dtype == Dtype::F32);
+    choosing.for_each(|kernel| kernel.id.math = math);
+    kernels
+}
+
+/// The same kernels with feature maps of this format, and this arithmetic.
+pub(super) fn in_format(mut kernels: Vec<Kernel>, format: Format, math: Math) -> Vec<Kernel> {
+    for Kernel { id, .. } in &mut kernels {
+        *id = kernel_id(id.op, &geometry(&id.shape, 1), format);
+    }
+    in_math(kernels, math)
 }
 
 /// What a mini-batch of several ranks is.

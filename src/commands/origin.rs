@@ -4,11 +4,10 @@ use super::inputs::{net_kernels, refuse};
 use crate::args::{MeasuringArgs, PlanningArgs, RunArgs};
 use crate::tables::{RecordedDevice, is_of_gpu};
 use crate::{Console, Error, device::DeviceReport, progress, report::shown, stop::stop};
-use cudnn_layers::conv::{ProfileOptions, format, geometry, kernel_id};
+use cudnn_layers::conv::{ProfileOptions, format};
 use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
-    Bytes, Dtype, Estimator, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy,
-    measured_pairs,
+    Bytes, Estimator, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy, measured_pairs,
 };
 use std::path::Path;
 use tensor::{Cpu, Device, Format};
@@ -111,11 +110,11 @@ impl Origin {
             if let Some(chosen) = known {
                 return Ok((chosen, format!("--layout auto: {}, as in the snapshot", formats[chosen])));
             }
-            let (kernels, options) = (net_kernels(run, spec)?, planning.options(None, None)?);
+            let options = planning.options(None, None)?;
             let unestimated = recorded.then(|| Planning::recorded(self.planning.table.clone()));
             let mut times = Vec::new();
             for &format in &formats {
-                let kernels = in_format(kernels.clone(), format, self.math);
+                let kernels = net_kernels(run, spec, format)?;
                 self.planning.complete(&kernels, &options, progress::measuring())?;
                 times.push(self.plan(&kernels, None, &options)?.time_ms);
             }
@@ -208,19 +207,4 @@ impl Origin {
             false => NetError::Plan(error).into(),
         }
     }
-}
-
-/// The same kernels with this arithmetic, which is no choice in BF16.
-pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
-    let choosing = kernels.iter_mut().filter(|kernel| kernel.id.dtype == Dtype::F32);
-    choosing.for_each(|kernel| kernel.id.math = math);
-    kernels
-}
-
-/// The same kernels with feature maps of this format, and this arithmetic.
-pub(super) fn in_format(mut kernels: Vec<Kernel>, format: Format, math: Math) -> Vec<Kernel> {
-    for Kernel { id, .. } in &mut kernels {
-        *id = kernel_id(id.op, &geometry(&id.shape, 1), format);
-    }
-    in_math(kernels, math)
 }

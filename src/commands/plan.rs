@@ -1,9 +1,9 @@
 //! `microbatch plan`.
 
 use super::draw::{plot, write_trace};
-use super::inputs::{net_spec, scaled_to};
+use super::inputs::{in_format, net_spec, scaled_to};
 use super::list::list;
-use super::origin::{Origin, in_format};
+use super::origin::Origin;
 use super::setup::{Planned, Recorded as RecordedPlans, Request, Session, verify};
 use crate::args::{Link, NetArgs, PlanArgs, ShapeArgs};
 use crate::report::{Header, ShapesReport, measured_on};

@@ -1,8 +1,7 @@
 //! `microbatch profile`.
 
 use super::draw::{refused, write};
-use super::inputs::{net_kernels, net_spec, refuse};
-use super::origin::in_format;
+use super::inputs::{in_format, net_kernels, net_spec, refuse};
 use super::plan::{convolutions, largest, shape_kernels};
 use crate::{Console, Error, args::ProfileArgs, progress, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
@@ -64,16 +63,16 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
 
 /// The kernels to measure, in the arithmetic that is asked for.
 fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
-    let kernels = match convolutions(&args.shapes, args.net.samples()?)? {
-        Some((_, convolutions)) => shape_kernels(&convolutions, &args.shapes.op),
-        None => {
-            let mut spec = net_spec(&args.net)?;
-            args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
-            net_kernels(&args.run, &spec)?
-        }
-    };
-    let in_format = |format| in_format(kernels.clone(), format, args.run.math);
-    Ok(args.run.formats().into_iter().flat_map(in_format).collect())
+    let formats = args.run.formats().into_iter();
+    if let Some((_, convolutions)) = convolutions(&args.shapes, args.net.samples()?)? {
+        let kernels = shape_kernels(&convolutions, &args.shapes.op);
+        return Ok(formats.flat_map(|format| in_format(kernels.clone(), format, args.run.math)).collect());
+    }
+    let mut spec = net_spec(&args.net)?;
+    args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
+    let kernels: Vec<_> =
+        formats.map(|format| net_kernels(&args.run, &spec, format)).collect::<Result<_, _>>()?;
+    Ok(kernels.concat())
 }
 
 fn planning(args: &ProfileArgs, device: &Device) -> Planning {

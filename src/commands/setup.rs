@@ -2,8 +2,8 @@
 
 use super::batch::BatchSearch;
 use super::budget::{self, Budget, Goal};
-use super::inputs::{ranks_note, refuse, scaled_to, stand_in, synthetic, warn};
-use super::origin::{Origin, in_math};
+use super::inputs::{in_math, ranks_note, refuse, scaled_to, stand_in, synthetic, warn};
+use super::origin::Origin;
 use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
 use crate::report::{Header, NetReport};
 use crate::{Console, Error, progress};

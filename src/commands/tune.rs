@@ -1,7 +1,7 @@
 //! `microbatch tune`: AccUDNN's largest mini-batch in a budget of memory, and its learning rate.
 
-use super::inputs::{net_spec, refuse, stand_in};
-use super::origin::{Origin, in_math};
+use super::inputs::{in_math, net_spec, refuse, stand_in};
+use super::origin::Origin;
 use super::setup::{Request, Session};
 use super::{batch::BatchSearch, budget::Goal, draw::plot, time::timed};
 use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};

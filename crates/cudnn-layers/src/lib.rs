@@ -38,8 +38,7 @@ pub mod lrn;
 pub mod pooling;
 pub mod scale;
 pub mod softmax;
-#[cfg(feature = "cuda")]
-mod space_to_depth;
+pub mod space_to_depth;
 #[cfg(feature = "cuda")]
 mod status_call;
 #[cfg(test)]

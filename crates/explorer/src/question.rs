@@ -44,7 +44,7 @@ pub(crate) struct PlanQuestion {
 
 /// Refuses what is no convolution, in a sentence.
 pub(crate) fn check(shape: &ConvShape, mini_batch: u32) -> Result<(), String> {
-    let ConvShape { c, h, w, k, r, s, groups, stride: [down, across], dilation, pad } = *shape;
+    let ConvShape { c, h, w, k, r, s, groups, stride: [down, across], dilation, pad, .. } = *shape;
     let extents = [c, h, w, k, r, s, groups, down, across, dilation[0], dilation[1], mini_batch];
     if extents.contains(&0) || extents.iter().chain(&pad).any(|&extent| extent > 1 << 20) {
         return Err("every extent must be from 1 to 1048576".to_owned());

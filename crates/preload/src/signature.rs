@@ -260,7 +260,8 @@ impl Signature {
         let (&[_, c, h, width], &[k, _, r, s]) = (&x.dims[..], &w.dims[..]) else { return None };
         let [c, h, width, k, r, s] = [c, h, width, k, r, s].map(|extent| extent as u32);
         let [pad, stride, dilation] = self.geometry.each_ref().map(|axes| [axes[0] as u32, axes[1] as u32]);
-        let shape = ConvShape { c, h, w: width, k, r, s, pad, stride, dilation, groups: self.groups as u32 };
+        let (w, groups) = (width, self.groups as u32);
+        let shape = ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups, pack: 0 };
         let id = KernelId { op: self.op, shape, dtype, math, layout };
         // Cross-correlation, with sums in FP32.
         (self.modes == [1, FP32]).then(|| Kernel {

@@ -82,6 +82,8 @@ pub struct ConvGeometry {
     pub dilation: [usize; 2],
     /// Groups: output channels of one group see the input channels of that group only.
     pub groups: usize,
+    /// Channels in a pack, if `x` lies as that of [`Self::dense`] in such packs; else 0.
+    pub pack: usize,
 }
 
 impl ConvGeometry {
@@ -89,7 +91,8 @@ impl ConvGeometry {
     pub fn new(x: [usize; 4], k: usize, filter: [usize; 2]) -> Self {
         let [n, c, h, w] = x;
         let [r, s] = filter;
-        Self { n, c, h, w, k, r, s, pad: [0, 0], stride: [1, 1], dilation: [1, 1], groups: 1 }
+        let (pad, [stride, dilation]) = ([0, 0], [[1, 1]; 2]);
+        Self { n, c, h, w, k, r, s, pad, stride, dilation, groups: 1, pack: 0 }
     }
 
     /// The same with padding on each side.
@@ -112,6 +115,26 @@ impl ConvGeometry {
         Self { groups, ..self }
     }
 
+    /// The same with `x` as blocks of pixels, in packs of so many channels, or as it is, for 0.
+    pub fn in_packs(self, pack: usize) -> Self {
+        Self { pack, ..self }
+    }
+
+    /// The convolution of stride 1 in which blocks of stride x stride pixels are channels: the same `y` from an `x` and
+    /// a filter that are laid out anew, with zeros as padding and up to a multiple of `pack` channels. Only where there
+    /// are neither groups nor dilation.
+    pub fn dense(&self, pack: usize) -> Self {
+        let [down, right] = self.stride;
+        let (r, s) = (self.r.div_ceil(down), self.s.div_ceil(right));
+        let depth = (down * right * self.c).next_multiple_of(pack);
+        Self::new([self.n, depth, self.out_h() + r - 1, self.out_w() + s - 1], self.k, [r, s])
+    }
+
+    /// The convolution whose `x` is this one's as it lies in memory.
+    pub fn in_memory(&self) -> Self {
+        if self.pack > 0 { self.dense(self.pack) } else { *self }
+    }
+
     /// The same convolution of another number of samples: a micro-batch of it.
     pub fn with_batch(self, n: usize) -> Self {
         Self { n, ..self }
@@ -123,7 +146,7 @@ impl ConvGeometry {
     /// # Errors
     /// The first rule that is broken.
     pub fn validate(self) -> Result<Self, GeometryError> {
-        let Self { n, c, h, w, k, r, s, pad, stride, dilation, groups } = self;
+        let Self { n, c, h, w, k, r, s, pad, stride, dilation, groups, .. } = self;
         let extents: [(&[usize], &str); 8] = [
             (&[n], "the mini-batch"),
             (&[c], "the number of input channels"),
@@ -167,7 +190,8 @@ impl ConvGeometry {
 
     /// Elements of one sample of `x`.
     pub fn x_sample(&self) -> usize {
-        self.c * self.h * self.w
+        let Self { c, h, w, .. } = self.in_memory();
+        c * h * w
     }
 
     /// Elements of one sample of `y`.

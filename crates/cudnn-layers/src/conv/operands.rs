@@ -19,8 +19,9 @@ pub(crate) fn operands(op: ConvOp, g: &ConvGeometry, format: Format) -> [TensorT
 
 /// The extents of `a`, `b` and `out`.
 pub(crate) fn operand_extents(op: ConvOp, g: &ConvGeometry) -> [[usize; 4]; 3] {
-    let w = [g.k, g.c / g.groups, g.r, g.s];
-    in_order(op, [[g.n, g.c, g.h, g.w], w, [g.n, g.k, g.out_h(), g.out_w()]])
+    let ConvGeometry { n, c, h, w, .. } = g.in_memory();
+    let filter = [g.k, g.c / g.groups, g.r, g.s];
+    in_order(op, [[n, c, h, w], filter, [g.n, g.k, g.out_h(), g.out_w()]])
 }
 
 /// The extents of `a`, `b` and `out`, and the bytes of which their addresses are multiples in blobs that are multiples

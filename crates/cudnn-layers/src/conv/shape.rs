@@ -6,10 +6,11 @@ use tensor::{AxisOrder, ConvGeometry, ElementType, Format};
 
 /// The convolution of `micro_batch` samples of a planner's shape.
 pub fn geometry(shape: &ConvShape, micro_batch: u32) -> ConvGeometry {
-    let &ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups } = shape;
-    let [n, c, h, w, k, r, s, groups] = [micro_batch, c, h, w, k, r, s, groups].map(|extent| extent as usize);
+    let &ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups, pack } = shape;
+    let extents = [micro_batch, c, h, w, k, r, s, groups, pack];
+    let [n, c, h, w, k, r, s, groups, pack] = extents.map(|extent| extent as usize);
     let [pad, stride, dilation] = [pad, stride, dilation].map(|pair| pair.map(|extent| extent as usize));
-    ConvGeometry { n, c, h, w, k, r, s, pad, stride, dilation, groups }
+    ConvGeometry { n, c, h, w, k, r, s, pad, stride, dilation, groups, pack }
 }
 
 /// What identifies the kernel of `op` on this geometry, with feature maps of this format, whatever its mini-batch.
@@ -18,9 +19,9 @@ pub fn geometry(shape: &ConvShape, micro_batch: u32) -> ConvGeometry {
 /// If an extent exceeds 32 bits, or feature maps are bytes.
 pub fn kernel_id(op: ConvOp, g: &ConvGeometry, format: Format) -> KernelId {
     let extent = |value: usize| u32::try_from(value).expect("extents of images and filters fit in 32 bits");
-    let [c, h, w, k, r, s, groups] = [g.c, g.h, g.w, g.k, g.r, g.s, g.groups].map(extent);
+    let [c, h, w, k, r, s, groups, pack] = [g.c, g.h, g.w, g.k, g.r, g.s, g.groups, g.pack].map(extent);
     let [pad, stride, dilation] = [g.pad, g.stride, g.dilation].map(|pair| pair.map(extent));
-    let shape = ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups };
+    let shape = ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups, pack };
     let dtype = match format.dtype {
         ElementType::F32 => Dtype::F32,
         ElementType::Bf16 => Dtype::Bf16,

@@ -31,28 +31,9 @@ struct Transposed {
     __device__ __forceinline__ bool in_packs(int) const { return columns.divisor == 1; }
 };
 
-/// Images of three channels: a thread has a pack of columns of all of them.
-template <class From, class To>
-__device__ __forceinline__ void interleave(const Transposed& places, const From* x, To* y) {
-    constexpr int ROWS = 3, W = 4;
-    u64 columns = places.columns.divisor, first = grid_start() * W, number = places.columns.divide(first);
-    if (number >= places.outer) return;
-    Pack<W, From> in[ROWS];
-#pragma unroll
-    for (int row = 0; row < ROWS; row++) in[row] = load<W>(x + first + (number * (ROWS - 1) + row) * columns);
-#pragma unroll
-    for (int part = 0; part < ROWS; part++) {
-        Pack<W, To> out;
-#pragma unroll
-        for (int i = part * W; i < (part + 1) * W; i++) out.at[i % W] = in[i % ROWS].at[i / ROWS];
-        store<W>(y + first * ROWS + part * W, out);
-    }
-}
-
 template <class From, class To>
 __device__ __forceinline__ void transpose(const Transposed& places, const From* x, To* y, bool add) {
-    u64 rows = places.rows.divisor, columns = places.columns.divisor, len = places.outer * rows * columns;
-    if (rows == 3 && columns % 4 == 0 && !add && aligned({x}) && aligned({y})) return interleave(places, x, y);
+    u64 len = places.outer * places.rows.divisor * places.columns.divisor;
     map({x}, y, add, len, [](const float (&in)[1], u64) { return in[0]; }, places);
 }
 

@@ -1,54 +1,70 @@
 // Blocks of pixels as channels.
 
-/// As `image_to_depth` of cuda.rs fills it: elements of x', its extents, rows, columns and channels of a block, rows
-/// and columns of x, and of padding.
+/// As `Blocks::new` of cuda.rs fills it: elements of x', its columns and rows, rows and columns of a block, channels of
+/// x, those of x', rows and columns of x, and of padding.
 struct Blocks {
     u64 len;
-    Divisor depth, width, height, down, channels, line;
-    u64 right, rows, columns, top, left;
+    Divisor width, height, down, right, channels;
+    u64 depth, rows, columns, top, left;
 };
 
 #ifdef BLOBS_IN_NHWC
-/// A thread has a pack of x', in which a block is `down` runs of `line` neighbouring elements of x.
-extern "C" __global__ void image_to_depth(Blocks b, const real* x, real* to) {
-    u64 first = grid_start() * PACK;
-    if (first >= b.len) return;
-    u64 block = b.depth.divide(first), line = b.width.divide(block), sample = b.height.divide(line);
-    u64 channel = first - block * b.depth.divisor, i = b.line.divide(channel);
-    u32 e = u32(channel - i * b.line.divisor), lines = u32(b.line.divisor);
-    u64 column = (block - line * b.width.divisor) * b.line.divisor, row_len = b.columns * b.channels.divisor;
-    // Of x; padding above and to the left makes huge numbers.
-    u64 h = (line - sample * b.height.divisor) * b.down.divisor + i - b.top;
-    u64 left = column - b.left * b.channels.divisor;
-    const real* row = x + (sample * b.rows + h) * row_len + left;
-    Pack<PACK, real> pack;
+/// Most channels of x, and most rows of a block.
+constexpr u32 FEW = 4;
+
+/// A block has a row of x', or as much of it as it has threads for columns of x, which lie side by side there.
+extern "C" __global__ void images_to_blocks(Blocks b, const float* x, real* to) {
+    constexpr u32 W = WIDTH<real>, AT_ONCE = 2;  // rows of x
+    __shared__ Pack<W, real> line[THREADS * (FEW * FEW + 8) / W];
+    u32 depth = u32(b.depth), right = u32(b.right.divisor), down = u32(b.down.divisor);
+    u32 channels = u32(b.channels.divisor), rows = u32(b.rows), columns = u32(b.columns);
+    u32 width = u32(b.width.divisor), height = u32(b.height.divisor), sample = blockIdx.x / height;
+    u32 first = blockIdx.y * (THREADS / right), count = min(THREADS / right, width - first);
+    u32 pixel = threadIdx.x / right, j = threadIdx.x % right;
+    if (pixel < count) {
+        // Of x; padding above and to the left makes huge numbers.
+        u32 h = (blockIdx.x - sample * height) * down - u32(b.top), w = first * right + threadIdx.x - u32(b.left);
+        x += u64(sample) * channels * rows * columns;
+        real* at = line[0].at + pixel * depth;
+        for (u32 i = 0; i < down; i += AT_ONCE) {
+            float in[AT_ONCE][FEW];
 #pragma unroll
-    for (int lane = 0; lane < PACK; lane++) {
-        bool inside = i < b.down.divisor && h < b.rows && left + e < row_len;
-        pack.at[lane] = inside ? float(row[e]) : 0.0f;
-        if (++e == lines) {
-            e = 0;
-            i++;
-            h++;
-            row += row_len;
+            for (u32 row = 0; row < AT_ONCE; row++) {
+#pragma unroll
+                for (u32 c = 0; c < FEW; c++) {
+                    u32 own = h + i + row;
+                    bool inside = i + row < down && own < rows && w < columns && c < channels;
+                    in[row][c] = inside ? x[(u64(c) * rows + own) * columns + w] : 0;
+                }
+            }
+#pragma unroll
+            for (u32 row = 0; row < AT_ONCE; row++) {
+#pragma unroll
+                for (u32 c = 0; c < FEW; c++) {
+                    if (i + row < down && c < channels) at[((i + row) * right + j) * channels + c] = in[row][c];
+                }
+            }
         }
+        for (u32 c = down * right * channels + j; c < depth; c += right) at[c] = 0.0f;
     }
-    store<PACK>(to + first, pack);
+    __syncthreads();
+    to += (u64(blockIdx.x) * width + first) * depth;
+    for (u32 i = threadIdx.x; i < count * depth / W; i += THREADS) store<W>(to + i * W, line[i]);
 }
 #else
 /// A thread has `right` neighbouring elements of x, which go to planes of their own.
 extern "C" __global__ void image_to_depth(Blocks b, const real* x, real* to) {
     u64 at = grid_start();
-    if (at * b.right >= b.len) return;
+    if (at * b.right.divisor >= b.len) return;
     u64 line = b.width.divide(at), plane = b.height.divide(line), run = b.channels.divide(plane);
     u64 sample = b.down.divide(run), i = run - sample * b.down.divisor, c = plane - run * b.channels.divisor;
     // Of x; padding above and to the left makes huge numbers.
     u64 h = (line - plane * b.height.divisor) * b.down.divisor + i - b.top;
-    u64 w = (at - line * b.width.divisor) * b.right - b.left;
+    u64 w = (at - line * b.width.divisor) * b.right.divisor - b.left;
     const real* row = x + ((sample * b.channels.divisor + c) * b.rows + h) * b.columns;
     u64 pixels = b.height.divisor * b.width.divisor;
-    to += (run * b.line.divisor + c) * pixels + at - plane * pixels;
-    for (u64 j = 0; j < b.right; j++, w++, to += b.channels.divisor * pixels) {
+    to += (run * b.right.divisor * b.channels.divisor + c) * pixels + at - plane * pixels;
+    for (u64 j = 0; j < b.right.divisor; j++, w++, to += b.channels.divisor * pixels) {
         *to = h < b.rows && w < b.columns ? float(row[w]) : 0.0f;
     }
 }

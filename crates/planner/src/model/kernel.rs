@@ -47,6 +47,10 @@ pub struct ConvShape {
     pub dilation: [u32; 2],
     /// Number of groups that input and output channels are divided into.
     pub groups: u32,
+    /// If x lies as blocks of stride x stride pixels, which make it that of a dense convolution: the channels of which
+    /// these have a multiple. Else 0.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub pack: u32,
 }
 
 impl ConvShape {
@@ -61,9 +65,14 @@ impl ConvShape {
     }
 }
 
+fn is_none(pack: &u32) -> bool {
+    *pack == 0
+}
+
 impl Default for ConvShape {
     fn default() -> Self {
-        Self { c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, pad: [0, 0], stride: [1, 1], dilation: [1, 1], groups: 1 }
+        let (pad, [stride, dilation]) = ([0, 0], [[1, 1]; 2]);
+        Self { c: 1, h: 1, w: 1, k: 1, r: 1, s: 1, pad, stride, dilation, groups: 1, pack: 0 }
     }
 }
 
@@ -81,8 +90,12 @@ impl fmt::Display for ConvShape {
             }
         }
         match self.groups {
-            1 => Ok(()),
-            groups => write!(f, ", {groups} groups"),
+            1 => (),
+            groups => write!(f, ", {groups} groups")?,
+        }
+        match self.pack {
+            0 => Ok(()),
+            pack => write!(f, ", in packs of {pack}"),
         }
     }
 }

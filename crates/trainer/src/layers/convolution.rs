@@ -3,9 +3,9 @@
 use super::{Backward, Declaration, Forward, Layer, ParamDeclaration, images};
 use crate::{error::BoxError, spec::ConvolutionParams};
 use cudnn_layers::conv::{ConvOp, Runner, kernel_id};
-use cudnn_layers::{AxisExtents, bias};
+use cudnn_layers::{AxisExtents, bias, space_to_depth};
 use planner::{Configuration, Kernel, KernelId, Math};
-use tensor::{ConvGeometry, Device, ElementType, Format, Mark, Out, Space, TensorType, ViewMut};
+use tensor::{AxisOrder, ConvGeometry, Device, ElementType, Format, Mark, Out, Space, TensorType, ViewMut};
 
 /// A kernel's configuration, and the byte at which its workspace begins in the scratch of its step.
 struct Installed {
@@ -30,6 +30,22 @@ impl ConvolutionLayer {
     pub(super) fn new(params: ConvolutionParams, format: Format) -> Self {
         let installed = [None, None, None];
         Self { params, geometry: None, format, installed, timed: false }
+    }
+
+    /// Has it read images of this shape as [blocks of pixels](space_to_depth), where that is faster: the convolution
+    /// that does.
+    pub(crate) fn read_blocks(&mut self, x: &TensorType) -> Option<ConvGeometry> {
+        let g = self.geometry_on(x).ok()?;
+        let is_faster = self.format.layout == AxisOrder::Nhwc;
+        self.geometry = space_to_depth::blocks(&g, self.format).filter(|_| is_faster);
+        self.geometry
+    }
+
+    fn geometry_on(&self, x: &TensorType) -> Result<ConvGeometry, String> {
+        let p = &self.params;
+        let geometry = ConvGeometry::new(images("a convolution", x)?, p.num_output, p.kernel);
+        let geometry = geometry.pad(p.pad).stride(p.stride).dilation(p.dilation).groups(p.group);
+        geometry.validate().map_err(|error| error.to_string())
     }
 
     fn geometry(&self) -> ConvGeometry {
@@ -66,12 +82,12 @@ impl ConvolutionLayer {
 
 impl Layer for ConvolutionLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let (x, p) = (&bottoms[0], &self.params);
-        let x = images("a convolution", x)?;
-        let geometry = ConvGeometry::new(x, p.num_output, p.kernel);
-        let geometry = geometry.pad(p.pad).stride(p.stride).dilation(p.dilation).groups(p.group);
-        let g = geometry.validate().map_err(|error| error.to_string())?;
+        let g = match self.geometry {
+            Some(g) if g.pack > 0 => g,
+            _ => self.geometry_on(&bottoms[0])?,
+        };
         self.geometry = Some(g);
+        let p = &self.params;
         let filter = TensorType::new(&[g.k, g.c / g.groups, g.r, g.s], self.format);
         let filter = ParamDeclaration::learned(filter, p.weight_filler);
         let bias = p.bias_term.then(|| ParamDeclaration::learned(TensorType::f32(&[g.k]), p.bias_filler));

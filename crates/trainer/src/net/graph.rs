@@ -4,7 +4,7 @@ use crate::error::NetError;
 use crate::layers::{Absorbed, Convert, Declaration, InPlace, Need, ParamDeclaration, Role};
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
 use std::collections::HashMap;
-use tensor::{Accumulate, Format, Space, TensorType, geometry::elements};
+use tensor::{Accumulate, ConvGeometry, Format, Space, TensorType, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
 pub type ValueId = usize;
@@ -214,7 +214,7 @@ struct Builder<'a> {
     /// That of every node.
     layers: Vec<Role>,
     /// What values were converted to.
-    converted: HashMap<(ValueId, Format), ValueId>,
+    converted: HashMap<(ValueId, Format, Option<ConvGeometry>), ValueId>,
     /// The node of every layer's name.
     nodes: HashMap<&'a str, usize>,
     /// The value that a blob's name stands for at this point of the file.
@@ -242,7 +242,9 @@ impl<'a> Builder<'a> {
         for (index, bottom) in bottoms.iter_mut().enumerate() {
             let shape = &self.graph.values[*bottom].shape;
             let wanted = layer.layer().reads(index, shape, self.format);
-            *bottom = self.converted(spec, *bottom, wanted)?;
+            let blocks =
+                layer.convolution().filter(|_| self.is_data(*bottom)).and_then(|c| c.read_blocks(shape));
+            *bottom = self.converted(spec, *bottom, (wanted, blocks))?;
         }
         let index = self.graph.nodes.len();
         self.nodes.insert(&spec.name, index);
@@ -284,26 +286,40 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// `value` in this format, in which `reader` reads it: itself, or what a layer converts it to.
-    fn converted(&mut self, reader: &LayerSpec, value: ValueId, format: Format) -> Result<ValueId, NetError> {
+    /// Whether a value has no gradient, whatever reads it, as it comes from outside of the net.
+    fn is_data(&self, value: ValueId) -> bool {
+        let producer = &self.graph.nodes[self.graph.values[value].producer];
+        producer.bottoms.is_empty() && !self.spec.force_backward
+    }
+
+    /// `value` in this format, or as the blocks of this convolution, in which `reader` reads it: itself, or what a
+    /// layer converts it to.
+    fn converted(
+        &mut self,
+        reader: &LayerSpec,
+        value: ValueId,
+        (format, blocks): (Format, Option<ConvGeometry>),
+    ) -> Result<ValueId, NetError> {
         let Value { name, shape, .. } = &self.graph.values[value];
         let format = shape.in_format(format).format();
-        if shape.format() == format {
+        if shape.format() == format && blocks.is_none() {
             return Ok(value);
         }
-        if let Some(&known) = self.converted.get(&(value, format)) {
+        if let Some(&known) = self.converted.get(&(value, format, blocks)) {
             return Ok(known);
         }
         let (blob, shape) = (name.clone(), shape.clone());
         let blobs = [vec![blob.clone()], vec![blob.clone()]];
         let name = format!("{blob}_{}_convert", reader.name);
+        // Who asks for the blob wants no blocks.
+        let top_name = if blocks.is_some() { name.clone() } else { blob.clone() };
         let spec = LayerSpec::new(name, LayerKind::Convert, blobs, reader.location.clone());
-        let mut layer = Role::Plain(Box::new(Convert::new(format)));
+        let mut layer = Role::Plain(Box::new(Convert::new(format, blocks)));
         let declaration =
             layer.layer().declare(&[shape]).map_err(|message| NetError::layer(&spec, message))?;
-        let top = self.value(&blob, &declaration.tops[0], self.graph.nodes.len());
+        let top = self.value(&top_name, &declaration.tops[0], self.graph.nodes.len());
         self.push(&spec, layer, declaration, (vec![value], vec![top], Vec::new()));
-        self.converted.insert((value, format), top);
+        self.converted.insert((value, format, blocks), top);
         Ok(top)
     }
 

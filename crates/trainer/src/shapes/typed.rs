@@ -43,6 +43,7 @@ pub fn parse_shape(text: &str) -> Result<ShapeSpec, String> {
         stride: pair("stride", 1)?,
         dilation: pair("dilation", 1)?,
         groups: number("groups")?.unwrap_or(1),
+        pack: 0,
     };
     let name = value("name").filter(|name| !name.is_empty()).unwrap_or("conv").to_owned();
     let convolution = ShapeSpec { name, shape, mini_batch: needed("n")? };

@@ -52,7 +52,7 @@ macro_rules! layer_types {
             "A blob cut along an axis"
         Split, 1..=1, 1..=MANY => Plain(Split { tops: place.layer.tops.len() });
             "Copies its bottom to every top; a net needs it only if it is written out"
-        Convert, 1..=1, 1..=1 => Plain(Convert::new(place.options.device.format()));
+        Convert, 1..=1, 1..=1 => Plain(Convert::new(place.options.device.format(), None));
             "Its bottom in the format of feature maps; made where a layer reads another format than there is"
         Dropout(params: DropoutParams), 1..=1, 1..=1 => Plain(DropoutLayer::new(params, place)); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Plain(Softmax::new(params)); "Probabilities of classes"

@@ -129,7 +129,7 @@ impl EngineConvolver {
         let only_replaces = self.task.format.dtype != ElementType::F32 || self.configs.len() == 1;
         let is_converted = self.task.op == ConvOp::BackwardFilter && only_replaces;
         let len = |is_laid_out, len| if is_laid_out { len } else { 0 };
-        [len(deep != g, deep.x_len()), len(deep != g || is_converted, deep.w_len())]
+        [len(deep != g && g.pack == 0, deep.x_len()), len(deep != g || is_converted, deep.w_len())]
     }
 
     fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {

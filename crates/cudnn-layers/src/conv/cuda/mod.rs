@@ -9,13 +9,13 @@ mod tests;
 
 use super::{ConvError, ConvOp, Convolver};
 use crate::cudnn::{Cudnn, CudnnError};
-use crate::space_to_depth::with_depth;
+use crate::space_to_depth::blocks;
 use convolver::EngineConvolver;
 use engines::{Search, refused};
 use gemm::GemmConvolver;
 use planner::Math;
 use std::sync::Arc;
-use tensor::{ConvGeometry, Format, cuda::Cuda};
+use tensor::{AxisOrder, ConvGeometry, Format, cuda::Cuda};
 
 impl Cudnn {
     /// The algorithms that a kernel with the arithmetic `math` may use (where TF32 is allowed, single precision is too;
@@ -46,8 +46,9 @@ impl Cudnn {
         name: Option<&str>,
     ) -> Result<Vec<EngineConvolver>, CudnnError> {
         let mut found = Vec::new();
-        let deep = with_depth(&geometry, format.layout).filter(|_| op != ConvOp::BackwardData);
-        for of_engine in [geometry].into_iter().chain(deep) {
+        let reads_x = op != ConvOp::BackwardData && format.layout == AxisOrder::Nchw;
+        let dense = blocks(&geometry, format).filter(|_| reads_x).map(|g| g.dense(1));
+        for of_engine in [geometry.in_memory()].into_iter().chain(dense) {
             let search = Search::new(self, cuda, op, [geometry, of_engine], format);
             let Some(search) = refused(search)? else { continue };
             match name {

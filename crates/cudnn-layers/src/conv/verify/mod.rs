@@ -12,7 +12,7 @@ mod tests;
 
 use super::operands::{operand_lens, operands};
 use super::{ConvError, ConvOp, Runner};
-use crate::copy;
+use crate::{copy, space_to_depth};
 use draw::Draw;
 use operand::Operand;
 use planner::{Bytes, Configuration};
@@ -41,9 +41,11 @@ pub fn distances(
     let types = operands(op, &geometry, format);
     let workspace_len = runner.workspace().bytes().next_multiple_of(ALIGNMENT);
     let space = Space::aligned(workspace_len + types.iter().map(padded).sum::<usize>());
-    distances_of(device, op, &geometry, space, |[a, b], Out { to: mut out, accumulate }, mut memory| {
-        let convert = |operand: usize, from: View<'_>, to: ViewMut<'_>| {
-            copy::convert(device, types[operand].dims(), from, to.replaced());
+    let plain = geometry.in_packs(0);
+    distances_of(device, op, &plain, space, |[a, b], Out { to: mut out, accumulate }, mut memory| {
+        let convert = |operand: usize, from: View<'_>, to: ViewMut<'_>| match operand {
+            0 if geometry.pack > 0 => space_to_depth::images_to_blocks(device, &geometry, from, to),
+            _ => copy::convert(device, types[operand].dims(), from, to.replaced()),
         };
         let workspace = memory.take(Format::U8, workspace_len);
         let [mut own_a, mut own_b, mut own_out] = types
