@@ -8,7 +8,6 @@ struct Blocks {
     u64 depth, rows, columns, top, left;
 };
 
-#ifdef BLOBS_IN_NHWC
 /// Most channels of x, and most rows of a block.
 constexpr u32 FEW = 4;
 
@@ -51,7 +50,7 @@ extern "C" __global__ void images_to_blocks(Blocks b, const float* x, real* to) 
     to += (u64(blockIdx.x) * width + first) * depth;
     for (u32 i = threadIdx.x; i < count * depth / W; i += THREADS) store<W>(to + i * W, line[i]);
 }
-#else
+
 /// A thread has `right` neighbouring elements of x, which go to planes of their own.
 extern "C" __global__ void image_to_depth(Blocks b, const real* x, real* to) {
     u64 at = grid_start();
@@ -68,7 +67,6 @@ extern "C" __global__ void image_to_depth(Blocks b, const real* x, real* to) {
         *to = h < b.rows && w < b.columns ? float(row[w]) : 0.0f;
     }
 }
-#endif
 
 /// As `Taps::new` of cuda.rs fills it: the extents (K, C, R, S) of the filter and (K, R', S', D) of w', and the
 /// strides.

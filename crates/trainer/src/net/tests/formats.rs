@@ -1,6 +1,6 @@
 //! Where conversions stand in a net whose feature maps are not in single precision and NCHW.
 
-use super::{DATA, head, layer};
+use super::{DATA, conv, head, layer};
 use crate::layers::{self, BuildOptions};
 use crate::net::graph::Graph;
 use crate::net::layout::{from_nchw, in_nchw};
@@ -11,7 +11,9 @@ use tensor::{AxisOrder, Device, Format, TensorType};
 /// The layers of a net with their first tops, as the graph has them. Nothing runs.
 fn nodes(text: &str, format: Format) -> Vec<(String, String)> {
     let spec = NetSpec::parse(Path::new("net.prototxt"), text).unwrap().for_state(&NetState::default());
-    let options = BuildOptions { device: Device::cpu(), seed: 1, synthetic: None };
+    let mut device = Device::cpu();
+    device.set_format(format);
+    let options = BuildOptions { device, seed: 1, synthetic: None };
     let layers = spec.layers.iter().map(|layer| layers::build(&spec, layer, &options).unwrap()).collect();
     let (graph, layers) = Graph::build(&spec, layers, format, true).unwrap();
     assert_eq!(graph.nodes.len(), layers.len());
@@ -52,6 +54,26 @@ fn conversions_stand_where_formats_change() {
         ("t", "t BF16 in NCHW"),
     ];
     assert_eq!(found, expected.map(|(name, top)| (name.to_owned(), top.to_owned())));
+}
+
+/// Nothing that needs a gradient of its images does, and no layer whose images come from another.
+#[test]
+fn first_convolutions_with_a_stride_read_blocks_of_pixels() {
+    let strided = conv("conv", "data").replace("pad: 1", "pad: 1 stride: 2");
+    let nhwc = Format::BF16.in_order(AxisOrder::Nhwc);
+    let images = |text: &str, format| {
+        let (name, top) = nodes(text, format).swap_remove(1);
+        format!("{name}: {top}")
+    };
+    let net = [DATA, &strided, &head("conv")].concat();
+    assert_eq!(images(&net, nhwc), "data_conv_convert: data_conv_convert BF16 in NHWC");
+    assert_eq!(images(&net, Format::BF16), "data_conv_convert: data BF16 in NCHW");
+    let forced = format!("force_backward: true {net}");
+    assert_eq!(images(&forced, nhwc), "data_conv_convert: data BF16 in NHWC");
+    let dense = [DATA, &conv("conv", "data"), &head("conv")].concat();
+    assert_eq!(images(&dense, nhwc), "data_conv_convert: data BF16 in NHWC");
+    let behind = [DATA, &layer("ReLU", "relu", "data", "data"), &strided, &head("conv")].concat();
+    assert!(nodes(&behind, nhwc).iter().all(|(name, _)| name != "data_conv_convert"));
 }
 
 #[test]
