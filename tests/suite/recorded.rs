@@ -183,8 +183,12 @@ fn a_recorded_gpu_is_planned_in_bf16_and_nhwc() {
         );
         assert_eq!(layer(&fp32, name), [data, diff, weights], "another order is no other size: {name}");
     }
-    // Images come in single precision and NCHW, with 256 labels, and are converted once.
-    assert_eq!(layer(&bf16, "data")[0], 2 * layer(&bf16, "data_conv1_convert")[0] + 4 * 256);
+    // Images come in single precision and NCHW, with 256 labels, and become blocks of 2x2 pixels once: of three channels
+    // each, rounded up to 16 in BF16, with padding for a window of 4x4 blocks.
+    assert_eq!(layer(&bf16, "data")[0], 4 * 256 * (3 * 224 * 224 + 1));
+    let blocks = 256 * 115 * 115;
+    assert_eq!(layer(&bf16, "data_conv1_convert")[0], 2 * 16 * blocks);
+    assert_eq!(layer(&tf32, "data_conv1_convert")[0], 4 * 12 * blocks);
     assert_eq!(bf16["notes"], Value::from(vec!["feature maps in BF16 in NHWC"]));
     assert_eq!(fp32["notes"], Value::Array(Vec::new()));
     // What an H200 took of its memory for ResNet-50 v1.5, in benches/results/2026-11-23-nvidia-h200-formats.
