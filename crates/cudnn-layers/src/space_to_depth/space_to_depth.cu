@@ -8,7 +8,7 @@ struct Blocks {
     u64 depth, rows, columns, top, left;
 };
 
-/// Most channels of x, and most rows of a block.
+/// Most channels of x, and most rows of a block. As in mod.rs.
 constexpr u32 FEW = 4;
 
 /// A block has a row of x', or as much of it as it has threads for columns of x, which lie side by side there.
