@@ -134,12 +134,16 @@ fn scaled(series: &[Measurement], from: &ConvShape, to: &ConvShape, samples: u32
     })
 }
 
-/// How unlike two kernels are: none if nothing follows from one for the other.
+/// How unlike a kernel and a recorded one are: none if nothing follows for it. One that reads blocks of pixels says
+/// nothing of one that has to make them.
 fn distance(a: &KernelId, b: &KernelId) -> Option<f64> {
     let comparable = |id: &KernelId| (id.op, id.dtype, id.math, id.layout, id.shape.dilation);
     let differ_in_groups = a.shape.groups != b.shape.groups;
     let has_few = |ConvShape { c, k, groups, .. }: &ConvShape| c.min(k) / groups.max(&1) < FEWEST_CHANNELS;
-    if comparable(a) != comparable(b) || differ_in_groups && [a, b].iter().any(|id| has_few(&id.shape)) {
+    if comparable(a) != comparable(b)
+        || a.shape.pack < b.shape.pack
+        || differ_in_groups && [a, b].iter().any(|id| has_few(&id.shape))
+    {
         return None;
     }
     let sizes = |shape: &ConvShape| {

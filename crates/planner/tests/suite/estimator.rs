@@ -73,6 +73,18 @@ fn engines_are_those_of_the_nearest_shape() {
     assert_eq!(names, ["ENG1", "ENG2", "FFT", "GEMM"]);
 }
 
+/// What has its images as blocks does not make them; what makes them takes no less.
+#[test]
+fn kernels_that_read_blocks_are_no_measure_of_those_that_make_them() {
+    let plain = kernel(8, 3);
+    let packed = KernelId { shape: ConvShape { pack: 8, ..plain.shape }, ..plain };
+    for (recorded, asked, is_estimated) in [(packed, plain, false), (plain, packed, true)] {
+        let mut table = CostTable::default();
+        table.insert(recorded, 8, vec![row("S2D_ENG1", 8, 1.0, 0)]).unwrap();
+        assert_eq!(Estimator::new(&table).measure(&Request::all(asked, 8)).is_ok(), is_estimated);
+    }
+}
+
 #[test]
 fn how_far_estimates_are_off_is_told_of_each_format() {
     let mut table = table();
