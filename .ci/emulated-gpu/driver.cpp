@@ -99,7 +99,7 @@ EXPORT int cuDeviceTotalMem_v2(size_t* bytes, int) {
 
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
     // Multiprocessors and compute capability are an H200's, and so are the grids then.
-    const std::map<int, int> values = {{13, 1980000}, {16, 132}, {36, 3201000}, {75, 9}};
+    const std::map<int, int> values = {{13, 1980000}, {16, MULTIPROCESSORS}, {36, 3201000}, {75, 9}};
     auto found = values.find(attribute);
     *value = found == values.end() ? 0 : found->second;
     return OK;

@@ -18,11 +18,14 @@ enum Error {
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_INSTRUCTION = 715,
+    TOO_LARGE_AT_ONCE = 720,
     NOT_WHILE_RECORDING = 900,
     RECORDING_IS_BROKEN = 901,
     ISOLATED_RECORDING = 905,
     CAPTURED_EVENT = 907,
 };
+
+constexpr unsigned MULTIPROCESSORS = 132;
 
 // The error that every call returns from now on; 0 if the GPU is not lost.
 extern int lost;

@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sched.h>
 #include <sys/mman.h>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -18,7 +20,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __grid_constant__
-// A block belongs to a thread of the processor, and blocks follow each other.
+// A block belongs to a thread of the processor. Blocks follow each other, or have a thread each.
 #define __shared__ static thread_local
 // What is looked for with every step has its place in each thread from the start (see GLIBC_TUNABLES in `run`).
 #define NEAR static thread_local __attribute__((tls_model("initial-exec")))
@@ -82,6 +84,8 @@ static inline unsigned atomicInc(unsigned* at, unsigned most) {
     *at = before >= most ? 0 : before + 1;
     return before;
 }
+static inline unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
+static inline void __nanosleep(unsigned) { sched_yield(); }
 
 namespace emulated {
 
@@ -98,7 +102,14 @@ struct Thread {
     unsigned shuffles = 0;
 };
 
+constexpr size_t STACK_BYTES = 256 << 10;
+
 struct Block {
+    ~Block() {
+        for (Thread& thread : threads) {
+            if (thread.stack) munmap(thread.stack, STACK_BYTES);
+        }
+    }
     std::vector<Thread> threads;
     unsigned now = 0;
     unsigned turns = 0;
@@ -148,17 +159,16 @@ static void threads_of_stack() {
 }
 
 static void begin(Thread& thread) {
-    constexpr size_t BYTES = 256 << 10;
     if (thread.stack && thread.state == State::Ended) {
         thread.state = State::Ready;
         return;
     }
     if (!thread.stack) {
         int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        thread.stack = mmap(nullptr, BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
+        thread.stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
     }
     // As `emulated_switch` leaves a stack: six registers and where to go on, aligned as after a call.
-    void** top = reinterpret_cast<void**>(static_cast<char*>(thread.stack) + BYTES - 32);
+    void** top = reinterpret_cast<void**>(static_cast<char*>(thread.stack) + STACK_BYTES - 32);
     *top = reinterpret_cast<void*>(&threads_of_stack);
     for (int i = 0; i < 6; i++) *--top = nullptr;
     thread.top = top;
@@ -257,21 +267,27 @@ static inline void emulated_trap() {
 // What the driver looks for, besides `emulated_bind_NAME` for each kernel, which `compile` adds.
 extern "C" void emulated_free(void* launch) { delete static_cast<emulated::Launch*>(launch); }
 
-// Runs a kernel; whether it has trapped.
-extern "C" int emulated_run(void* launch, const unsigned* blocks, unsigned threads) {
-    emulated::block = &emulated::own_block;
-    emulated::block->body = [](void* launch) { static_cast<emulated::Launch*>(launch)->thread(); };
-    emulated::block->kernel = launch;
-    gridDim = {blocks[0], blocks[1], blocks[2]};
-    blockDim = {threads, 1, 1};
+// Runs a kernel, all blocks at once if this is wanted; whether it has trapped.
+extern "C" int emulated_run(void* launch, const unsigned* blocks, unsigned threads, bool at_once) {
+    auto run = [=](unsigned x, unsigned y, unsigned z) {
+        emulated::block = &emulated::own_block;
+        emulated::block->body = [](void* launch) { static_cast<emulated::Launch*>(launch)->thread(); };
+        emulated::block->kernel = launch;
+        gridDim = {blocks[0], blocks[1], blocks[2]};
+        blockDim = {threads, 1, 1};
+        blockIdx = {x, y, z};
+        emulated::run_block(threads);
+        return emulated::block->trapped;
+    };
+    std::vector<std::thread> running;
     for (unsigned z = 0; z < blocks[2]; z++) {
         for (unsigned y = 0; y < blocks[1]; y++) {
             for (unsigned x = 0; x < blocks[0]; x++) {
-                blockIdx = {x, y, z};
-                emulated::run_block(threads);
-                if (emulated::block->trapped) return 1;
+                if (at_once) running.emplace_back(run, x, y, z);
+                else if (run(x, y, z)) return 1;
             }
         }
     }
+    for (std::thread& block : running) block.join();
     return 0;
 }

@@ -15,7 +15,7 @@ namespace {
 
 struct Function {
     void* (*bind)(void**);
-    int (*run)(void*, const unsigned*, unsigned);
+    int (*run)(void*, const unsigned*, unsigned, bool);
     void (*free)(void*);
 };
 
@@ -62,14 +62,14 @@ EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) 
     if (!bind) return NOT_FOUND;
     *function = new Function{
         reinterpret_cast<void* (*)(void**)>(bind),
-        reinterpret_cast<int (*)(void*, const unsigned*, unsigned)>(dlsym(module, "emulated_run")),
+        reinterpret_cast<int (*)(void*, const unsigned*, unsigned, bool)>(dlsym(module, "emulated_run")),
         reinterpret_cast<void (*)(void*)>(dlsym(module, "emulated_free")),
     };
     return lost;
 }
 
-EXPORT int cuLaunchKernel(void* raw, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
-                          unsigned threads_z, unsigned, void* stream, void** arguments, void**) {
+static int launch(void* raw, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
+                  unsigned threads_z, void* stream, void** arguments, bool at_once) {
     if (int error = refusal()) return error;
     bool is_possible = x && y && z && y < 65536 && z < 65536 && threads && threads <= 1024;
     if (!is_possible || threads_y != 1 || threads_z != 1) return INVALID_VALUE;
@@ -78,8 +78,20 @@ EXPORT int cuLaunchKernel(void* raw, unsigned x, unsigned y, unsigned z, unsigne
     double all_threads = double(x) * y * z * threads;
     return enqueue(stream, 0.003 + all_threads / 1e8, [=] {
         unsigned blocks[3] = {x, y, z};
-        if (function->run(launch.get(), blocks, threads)) lost = ILLEGAL_INSTRUCTION;
+        if (function->run(launch.get(), blocks, threads, at_once)) lost = ILLEGAL_INSTRUCTION;
     });
+}
+
+EXPORT int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
+                          unsigned threads_z, unsigned, void* stream, void** arguments, void**) {
+    return launch(function, x, y, z, threads, threads_y, threads_z, stream, arguments, false);
+}
+
+// A block for each multiprocessor has room anywhere.
+EXPORT int cuLaunchCooperativeKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads,
+                                     unsigned threads_y, unsigned threads_z, unsigned, void* stream, void** arguments) {
+    if (x * y * z > MULTIPROCESSORS) return TOO_LARGE_AT_ONCE;
+    return launch(function, x, y, z, threads, threads_y, threads_z, stream, arguments, true);
 }
 
 // ---- NVRTC ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
+using i64 = long long;
 
 /// Threads of a block of an element-wise CUDA kernel, and the elements that the block takes.
 constexpr u32 THREADS = 256;
@@ -301,8 +302,8 @@ struct EachChannel {
     }
 };
 
-/// The last of the blocks that have one channel, or COLUMNS of them, to get here: it sees what the others wrote before.
-/// All threads of all blocks have to call it, once.
+/// The last of the blocks that have one channel to get here: it sees what the others wrote before. All threads of all
+/// blocks have to call it, once.
 __device__ inline bool is_last_part() {
     // Zero when a launch begins, and again when it ends.
     static __device__ u32 arrived[4096];
@@ -315,11 +316,26 @@ __device__ inline bool is_last_part() {
     return last;
 }
 
+/// Waits for all blocks that have the same COLUMNS channels, and sees what they wrote before. All threads of all blocks
+/// have to call it, in a launch that runs all blocks at once.
+__device__ inline void wait_for_parts() {
+    // All blocks together add 2^31: the highest bit changes when the last one does.
+    static __device__ u32 arrived[4096];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        u32 before = atomicAdd(arrived + blockIdx.x, blockIdx.y == 0 ? (1u << 31) - (gridDim.y - 1) : 1);
+        while ((*const_cast<volatile u32*>(arrived + blockIdx.x) ^ before) >> 31 == 0) __nanosleep(20);
+        __threadfence();
+    }
+    __syncthreads();
+}
+
 // ---- Channels side by side ------------------------------------------------------------------------------------------
 //
 // In NHWC a thread keeps a pack of channels and goes through rows of them; its neighbours have the neighbouring packs,
-// and the other threads of the block other rows. To be launched with a block per COLUMNS channels in x and, in y, the
-// parts into which rows are cut. As in cuda_launches.rs.
+// and the other threads of the block other rows. To be launched with a block per COLUMNS channels in x and, in y, so
+// many blocks that take turns at these rows. As in cuda_launches.rs.
 constexpr u32 COLUMNS = 64;
 /// Threads of a block that sums.
 constexpr u32 SUM_THREADS = 512;
@@ -337,28 +353,39 @@ __device__ __forceinline__ void each_column(const Extents& e, Body body) {
     }
 }
 
+/// The rows of a thread, if so many threads share one: the first, and how far it is from one to the next.
+template <class T>
+struct RowWalk {
+    T first, step;
+    __device__ __forceinline__ explicit RowWalk(u32 lanes)
+        : first(T(blockDim.x / lanes) * blockIdx.y + threadIdx.x / lanes), step(T(blockDim.x / lanes) * gridDim.y) {}
+};
+
+/// A thread's last row comes first: where it has just gone through its rows from the first on, the last ones are still
+/// in cache.
 template <int W, int INPUTS, class Of>
 __device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e, Of of) {
-    constexpr int STEPS = INPUTS == 1 ? 4 : 2;
-    u64 part = gridDim.y - 1 - blockIdx.y, last = e.outer * (part + 1) / gridDim.y;
+    constexpr int STEPS = INPUTS == 1 ? 4 : 3;
     each_column<W>(e, [&](u32 lanes, u64, u64 channel, bool exists) {
-        if (!exists) return;
+        auto [first, step_rows] = RowWalk<i64>(lanes);
+        i64 rows = i64(e.outer);
+        if (!exists || first >= rows) return;
         auto op = of(channel, Width<W>());
-        u32 step_rows = blockDim.x / lanes;
-        for (u64 row = e.outer * part / gridDim.y + threadIdx.x / lanes; row < last; row += STEPS * step_rows) {
+        for (i64 row = first + (rows - 1 - first) / step_rows * step_rows; row >= 0; row -= STEPS * step_rows) {
             Pack<W, real> in[STEPS][INPUTS], out[STEPS];
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
-                u64 at = (row + step * step_rows) * e.axis.divisor + channel;
-                if (row + step * step_rows >= last) continue;
+                u64 at = (row - step * step_rows) * e.axis.divisor + channel;
+                if (row < step * step_rows) continue;
                 load_all(in[step], from, at);
                 if (add) out[step] = load<W>(to + at);
             }
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
-                if (row + step * step_rows >= last) continue;
+                u64 at = (row - step * step_rows) * e.axis.divisor + channel;
+                if (row < step * step_rows) continue;
                 each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], op(lane, x)); });
-                store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
+                store<W>(to + at, out[step]);
             }
         }
     });
@@ -395,13 +422,12 @@ __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], rea
     }
 }
 
-/// The sums of a thread's rows, of which the blocks take turns.
+/// The sums of a thread's rows.
 template <int W, int SUMS, bool WRITES, int INPUTS, class Terms>
 __device__ __forceinline__ void sum_rows(const real* const (&from)[INPUTS], real* to, const Extents& e, u32 lanes,
                                          u64 channel, Terms terms, double (&sums)[W][SUMS]) {
     constexpr int STEPS = 8 / INPUTS;
-    u64 step_rows = u64(blockDim.x / lanes) * gridDim.y;
-    u64 row = blockDim.x / lanes * blockIdx.y + threadIdx.x / lanes;
+    auto [row, step_rows] = RowWalk<u64>(lanes);
     for (; row + (STEPS - 1) * step_rows < e.outer; row += STEPS * step_rows) {
         sum_batch<true, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
     }
@@ -416,57 +442,87 @@ __device__ __forceinline__ void sum_rows(const real* const (&from)[INPUTS], real
     }
 }
 
-/// Sums of each warp, or of each of its parts, per column.
-using ColumnSums = double[SUM_THREADS / 32][COLUMNS];
+/// Sums of each warp, or later of each slice of parts, per column.
+using ColumnSums = double[SUM_THREADS / 32][2][COLUMNS];
 __device__ inline ColumnSums& column_sums() {
     __shared__ ColumnSums rows;
     return rows;
 }
 
-/// As `sum_channels`.
+/// The total of this thread's column over the first `COUNT` rows.
+template <int COUNT, int SUMS>
+__device__ __forceinline__ void fold_column(const ColumnSums& rows, double (&total)[SUMS]) {
+#pragma unroll
+    for (int row = 0; row < COUNT; row++) {
+        for (int sum = 0; sum < SUMS; sum++) total[sum] += rows[row][sum][threadIdx.x % COLUMNS];
+    }
+}
+
+/// Writes the sums of `N` columns, from `column` on, over those lanes of a warp whose numbers differ by multiples of
+/// `lanes`; `distance` is the largest of these that is left. Two lanes each add up one half of the columns, as long as
+/// there are halves.
+template <int N, int SUMS>
+__device__ __forceinline__ void fold_lanes(const double (&sums)[N][SUMS], u32 distance, u32 lanes, u32 column,
+                                           double (&row)[2][COLUMNS]) {
+    if constexpr (N > 1) {
+        if (distance >= lanes) {
+            bool upper = threadIdx.x & distance;
+            double half[N / 2][SUMS];
+#pragma unroll
+            for (int i = 0; i < N / 2; i++) {
+#pragma unroll
+                for (int sum = 0; sum < SUMS; sum++) {
+                    double low = sums[i][sum], high = sums[N / 2 + i][sum];
+                    half[i][sum] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
+                }
+            }
+            return fold_lanes(half, distance / 2, lanes, column + upper * (N / 2), row);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        for (int sum = 0; sum < SUMS; sum++) {
+            double value = sums[i][sum];
+            for (u32 left = N == 1 ? distance : 0; left >= lanes; left /= 2) {
+                value += __shfl_xor_sync(0xffffffff, value, left);
+            }
+            row[sum][column + i] = value;
+        }
+    }
+}
+
+/// As `sum_channels`. What any block has written before it calls `finish`, and what this block writes then, can be read
+/// by all threads afterwards.
 template <int W, int SUMS, bool WRITES, int INPUTS, class Of, class Finish>
 __device__ __forceinline__ void sum_columns(const real* const (&from)[INPUTS], real* to, const Extents& e, double* partials,
                                             Of of, Finish finish) {
     ColumnSums& rows = column_sums();
     u64 axis = e.axis.divisor;
-    // The total of a column, for its thread, of what so many rows hold.
-    auto fold = [&](u32 count) {
-        double total = 0;
-        for (u32 row = 0; row < count && threadIdx.x < COLUMNS; row++) total += rows[row][threadIdx.x];
-        return total;
-    };
     each_column<W>(e, [&](u32 lanes, u64 base, u64 channel, bool exists) {
-        double sums[W][SUMS] = {}, all[SUMS];
+        double sums[W][SUMS] = {}, all[SUMS] = {};
         if (exists) sum_rows<W, SUMS, WRITES>(from, to, e, lanes, channel, of(channel, Width<W>()), sums);
-        for (int sum = 0; sum < SUMS; sum++) {
-            __syncthreads();  // what was there has been read
-            for (int lane = 0; lane < W; lane++) {
-                double value = sums[lane][sum];
-                for (u32 distance = 16; distance >= lanes; distance /= 2) {
-                    value += __shfl_xor_sync(0xffffffff, value, distance);
-                }
-                if (threadIdx.x % 32 < lanes) rows[threadIdx.x / 32][threadIdx.x % lanes * W + lane] = value;
-            }
-            __syncthreads();
-            all[sum] = fold(blockDim.x / 32);
-        }
+        __syncthreads();  // what was there has been read
+        fold_lanes(sums, 16, lanes, threadIdx.x % lanes * W, rows[threadIdx.x / 32]);
+        __syncthreads();
         u64 own = base + threadIdx.x;
         if (threadIdx.x >= lanes * W || own >= axis) return;
-        if (gridDim.y == 1) return finish(own, all);
-        for (int sum = 0; sum < SUMS; sum++) partials[(blockIdx.y * axis + own) * SUMS + sum] = all[sum];
+        fold_column<SUM_THREADS / 32>(rows, all);
+        if (gridDim.y == 1) return finish(own, all, true);
+        for (int sum = 0; sum < SUMS; sum++) partials[(blockIdx.y * SUMS + sum) * axis + own] = all[sum];
     });
-    if (gridDim.y == 1 || !is_last_part()) return;
+    if (gridDim.y == 1) return __syncthreads();
+    wait_for_parts();
+    constexpr u32 SLICES = SUM_THREADS / COLUMNS, AT_ONCE = 8;
     u64 own = u64(blockIdx.x) * COLUMNS + threadIdx.x % COLUMNS;
-    u32 slice = threadIdx.x / COLUMNS, slices = blockDim.x / COLUMNS;
-    double sums[SUMS] = {};
-    constexpr int AT_ONCE = 8;
-    for (u32 first = slice; own < axis && first < gridDim.y; first += AT_ONCE * slices) {
+    u32 slice = threadIdx.x / COLUMNS;
+    double sums[SUMS] = {}, all[SUMS] = {};
+    for (u32 first = slice; own < axis && first < gridDim.y; first += AT_ONCE * SLICES) {
         double read[AT_ONCE][SUMS];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
-            u32 part = first + i * slices;
+            u32 part = first + i * SLICES;
             for (int sum = 0; sum < SUMS; sum++) {
-                read[i][sum] = part < gridDim.y ? __ldcg(partials + (part * axis + own) * SUMS + sum) : 0;
+                read[i][sum] = part < gridDim.y ? __ldcg(partials + (part * SUMS + sum) * axis + own) : 0;
             }
         }
 #pragma unroll
@@ -474,17 +530,17 @@ __device__ __forceinline__ void sum_columns(const real* const (&from)[INPUTS], r
             for (int sum = 0; sum < SUMS; sum++) sums[sum] += read[i][sum];
         }
     }
-    for (int sum = 0; sum < SUMS; sum++) {
-        __syncthreads();
-        rows[slice][threadIdx.x % COLUMNS] = sums[sum];
-        __syncthreads();
-        sums[sum] = fold(slices);
+    for (int sum = 0; sum < SUMS; sum++) rows[slice][sum][threadIdx.x % COLUMNS] = sums[sum];
+    __syncthreads();
+    if (slice == 0 && own < axis) {
+        fold_column<SLICES>(rows, all);
+        finish(own, all, blockIdx.y == 0);
     }
-    if (slice == 0 && own < axis) finish(own, sums);
+    __syncthreads();
 }
 
-/// `to[i] (+)= of(channel of i)(the inputs' elements i)`. The last elements come first: where a kernel that reads the
-/// inputs from the beginning has just run, their ends are still in cache.
+/// `to[i] (+)= of(channel of i)(the inputs' elements i)`. The last elements come first: where the inputs have just been
+/// read from the beginning, their ends are still in cache.
 template <int INPUTS, class Of>
 __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], real* to, bool add,
                                              const Extents& extents, Of of) {
@@ -616,11 +672,12 @@ __device__ void channel_sums(const real* const (&from)[INPUTS], real* to, const 
     for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
 }
 
-/// Sums per channel: `finish(channel, sums)` is called by one thread for each. `of(channel, width)` gives the function
+/// Sums per channel: `finish(channel, sums, once)` is called by one thread for each, or, where channels lie side by
+/// side, by one of each block that has it, with `once` in one of them. `of(channel, width)` gives the function
 /// `terms(lane, inputs' elements, sums)` that adds an element's, and returns what goes to `to` if this WRITES. To be
 /// launched with a block per channel in x and, in y, the parts into which samples are cut, or, where channels lie side
-/// by side, with SUM_THREADS threads as above. Where there are several parts, each leaves SUMS doubles per channel in
-/// `partials`, and the last block to end adds them up, in their order.
+/// by side, with SUM_THREADS threads as above, all blocks at once. Where there are several parts, each leaves SUMS
+/// doubles per channel in `partials`, and the last block to end adds them up, in their order.
 template <int SUMS, bool WRITES = false, int INPUTS, class Of, class Finish>
 __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], real* to, const Extents& e,
                                              double* partials, Of of, Finish finish) {
@@ -644,5 +701,5 @@ __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], 
             sums[sum] = warp_sum(total);
         }
     }
-    if (threadIdx.x == 0) finish(channel, sums);
+    if (threadIdx.x == 0) finish(channel, sums, true);
 }

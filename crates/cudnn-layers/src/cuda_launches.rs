@@ -78,7 +78,8 @@ const SUM_THREADS: u32 = 512;
 /// Grids of a block for each of so many channels and parts of rows.
 #[derive(Clone, Copy)]
 pub(crate) struct RowGrids {
-    /// Of sums: a large block per multiprocessor, so that there is little to add up at the end.
+    /// Of sums: a large block per multiprocessor, so that there is little to add up at the end; those of one channel
+    /// wait for each other.
     sums: Grid,
     /// Of maps: enough to keep memory busy to the end, each large enough to make good for reading its channels'
     /// factors.
@@ -92,11 +93,12 @@ impl RowGrids {
         let grid = |blocks: usize, least: usize, threads| {
             let parts = (blocks / columns).min(of_column / least).clamp(1, extents.outer.clamp(1, 1 << 15));
             let columns = u32::try_from(columns).expect("a GPU has fewer than 2^32 blocks");
-            Grid { blocks: [columns, parts as u32, 1], threads }
+            Grid { blocks: [columns, parts as u32, 1], threads, at_once: false }
         };
         let multiprocessors = multiprocessors as usize;
         let blocks = (extents.len() / MAP_LEN).max(4 * multiprocessors);
-        Self { sums: grid(multiprocessors, BLOCK_LEN, SUM_THREADS), map: grid(blocks, TILE, THREADS) }
+        let sums = grid(multiprocessors, BLOCK_LEN, SUM_THREADS);
+        Self { sums: Grid { at_once: sums.blocks[1] > 1, ..sums }, map: grid(blocks, TILE, THREADS) }
     }
 }
 
@@ -195,7 +197,7 @@ const BLOCKS: usize = 16;
 /// Elements that are worth a block of their own; and that make a block of a map, where there are many.
 const BLOCK_LEN: usize = 4096;
 const MAP_LEN: usize = 32 << 10;
-/// Channels, or groups of them, that may be cut: as many as `is_last_part` of `common.cuh` can count.
+/// Channels, or groups of them, that may be cut: as many as `is_last_part` and `wait_for_parts` of `common.cuh` can count.
 const COUNTERS: u32 = 4096;
 
 /// Into how many parts `sum_channels` of `common.cuh` cuts the samples. It depends on the blob and the GPU's size only,
@@ -223,7 +225,7 @@ pub(crate) unsafe fn launch_sums(
 ) {
     let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
     let blocks = || [channels, parts(cuda.multiprocessors(), extents), 1];
-    let grid = rows.map_or_else(|| Grid { blocks: blocks(), threads: THREADS }, |rows| rows.sums);
+    let grid = rows.map_or_else(|| Grid { blocks: blocks(), threads: THREADS, at_once: false }, |rows| rows.sums);
     let [counters, parts, _] = grid.blocks;
     let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
     assert!(

@@ -1,8 +1,11 @@
 // Batch normalisation, alone or with the sum and the ReLU behind it. Where a channel fits the caches, one block does it
-// in one launch, which reads memory once; larger ones are summed by several blocks and then mapped.
+// in one launch, which reads memory once; larger ones are summed by several blocks and then mapped. Where channels lie
+// side by side, blocks wait for each other between the two, in one launch: most of what they read again is in cache.
 
 /// Threads of a block that does a whole channel.
 constexpr u32 CHANNEL_THREADS = 512;
+/// Such blocks that a multiprocessor is to have room for.
+constexpr u32 CHANNEL_BLOCKS = CHANNELS_LAST ? 1 : 2;
 
 /// The lines `y = a (x - mean) + b` of some channels.
 template <int W>
@@ -90,13 +93,14 @@ struct Training : Pass {
     }
     __device__ float channel_inv_std(float variance) const { return 1 / sqrtf(variance + epsilon); }
 
-    /// Saves a channel's statistics and folds them into the running ones.
-    __device__ void operator()(u64 channel, const double (&sums)[2]) const {
-        save(channel, channel_mean(channel, sums), channel_variance(sums));
+    /// Saves a channel's statistics and, once, folds them into the running ones.
+    __device__ void operator()(u64 channel, const double (&sums)[2], bool once) const {
+        save(channel, channel_mean(channel, sums), channel_variance(sums), once);
     }
-    __device__ void save(u64 channel, float of_mean, float variance) const {
+    __device__ void save(u64 channel, float of_mean, float variance, bool once) const {
         mean[channel] = of_mean;
         inv_std[channel] = channel_inv_std(variance);
+        if (!once) return;
         float unbiased = count() > 1 ? float(count() / (count() - 1)) : 1;
         running_mean[channel] = fraction * running_mean[channel] + of_mean;
         running_variance[channel] = fraction * running_variance[channel] + unbiased * variance;
@@ -112,9 +116,13 @@ struct MomentsOf {
     }
 };
 
+__device__ __forceinline__ void sum_moments(const Training& training, double* partials) {
+    sum_channels<2>({training.x}, nullptr, training.extents, partials, MomentsOf{training}, training);
+}
+
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     statistics(const __grid_constant__ Training training, double* partials) {
-    sum_channels<2>({training.x}, nullptr, training.extents, partials, MomentsOf{training}, training);
+    if constexpr (!CHANNELS_LAST) sum_moments(training, partials);
 }
 
 struct NormalisedOf {
@@ -125,7 +133,7 @@ struct NormalisedOf {
     }
 };
 
-extern "C" __global__ void normalise(const __grid_constant__ Training training) {
+__device__ __forceinline__ void map_normalised(const Training& training) {
     NormalisedOf of{training};
     if (training.added) {
         map_channels({training.x, training.added}, training.y, false, training.extents, of);
@@ -134,14 +142,20 @@ extern "C" __global__ void normalise(const __grid_constant__ Training training) 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
-    forward_by_channel(const __grid_constant__ Training training) {
+extern "C" __global__ void normalise(const __grid_constant__ Training training) { map_normalised(training); }
+
+extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, CHANNEL_BLOCKS)
+    forward_by_channel(const __grid_constant__ Training training, double* partials) {
+    if constexpr (CHANNELS_LAST) {
+        sum_moments(training, partials);
+        return map_normalised(training);
+    }
     const Extents& extents = training.extents;
     u64 channel = blockIdx.x;
     double sums[2];
     channel_sums<false>({training.x}, nullptr, extents, channel, 0, extents.outer, sums, training.moments<1>(channel));
     float mean = training.channel_mean(channel, sums), variance = training.channel_variance(sums);
-    if (threadIdx.x == 0) training.save(channel, mean, variance);
+    if (threadIdx.x == 0) training.save(channel, mean, variance, true);
     Lines<1> lines = training.lines<1>(channel, {{mean}}, {{training.channel_inv_std(variance)}});
     Normalised<1> op{lines, training.relu != 0};
     if (training.added) {
@@ -206,8 +220,8 @@ struct Backward : Pass {
         if (dgamma) put(add_gamma, dgamma + channel, float(sums[1] * inv_std[channel]));
         if (dbeta) put(add_beta, dbeta + channel, float(sums[0]));
     }
-    __device__ void operator()(u64 channel, const double (&sums)[2]) const {
-        save_gradients(channel, sums);
+    __device__ void operator()(u64 channel, const double (&sums)[2], bool once) const {
+        if (once) save_gradients(channel, sums);
         Planes<1> of_channel = plane(channel, sums);
         planes[channel] = of_channel.b.at[0];
         planes[extents.axis.divisor + channel] = of_channel.c.at[0];
@@ -222,8 +236,7 @@ struct ArrivingOf {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    backward_sums(const __grid_constant__ Backward backward, double* partials) {
+__device__ __forceinline__ void sum_gradients(const Backward& backward, double* partials) {
     ArrivingOf of{backward};
     const real *x = backward.x, *dy = backward.dy;
     if (backward.passed) {
@@ -233,6 +246,11 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     } else {
         sum_channels<2>({x, dy}, nullptr, backward.extents, partials, of, backward);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    backward_sums(const __grid_constant__ Backward backward, double* partials) {
+    if constexpr (!CHANNELS_LAST) sum_gradients(backward, partials);
 }
 
 struct GradientOf {
@@ -245,7 +263,7 @@ struct GradientOf {
 };
 
 /// What has passed the ReLU need not be found again.
-extern "C" __global__ void backward_map(const __grid_constant__ Backward backward) {
+__device__ __forceinline__ void map_gradients(const Backward& backward) {
     GradientOf of{backward};
     const real *x = backward.x, *dy = backward.passed ? backward.passed : backward.dy;
     if (backward.y_seen && !backward.passed) {
@@ -253,6 +271,10 @@ extern "C" __global__ void backward_map(const __grid_constant__ Backward backwar
     } else {
         map_channels({x, dy}, backward.dx, backward.add, backward.extents, of);
     }
+}
+
+extern "C" __global__ void backward_map(const __grid_constant__ Backward backward) {
+    if constexpr (!CHANNELS_LAST) map_gradients(backward);
 }
 
 template <bool WRITES, int INPUTS>
@@ -267,8 +289,12 @@ __device__ __forceinline__ void backward_channel(const Backward& backward, const
     channel_map(from, backward.dx, backward.add, extents, channel, op);
 }
 
-extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, 2)
-    backward_by_channel(const __grid_constant__ Backward backward) {
+extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, CHANNEL_BLOCKS)
+    backward_by_channel(const __grid_constant__ Backward backward, double* partials) {
+    if constexpr (CHANNELS_LAST) {
+        sum_gradients(backward, partials);
+        return map_gradients(backward);
+    }
     const real *x = backward.x, *dy = backward.dy;
     if (backward.passed) {
         backward_channel<true>(backward, {x, dy, backward.y_seen});

@@ -80,8 +80,8 @@ impl Pass {
         Self { added: numbers(added), y: y.numbers(), ..Self::new(norm, x, saved) }
     }
 
-    /// Launches one CUDA kernel that does a whole channel per block, or those that sum channels and the one that
-    /// follows.
+    /// Launches one CUDA kernel that does all, with a whole channel per block or with `rows` of channels, or those that
+    /// sum channels and the one that follows.
     ///
     /// # Safety
     /// The CUDA kernels are those of one direction, whose addresses are of views of the lengths that `extents` says.
@@ -92,18 +92,24 @@ impl Pass {
         extents: &AxisExtents,
         [by_channel, sums, map]: [&'static str; 3],
     ) {
-        if let Some(grid) = channel_grid(extents) {
-            // SAFETY: `by_channel(Pass pass)`, and as the caller promises.
-            return unsafe { launch!(cuda, place, by_channel, grid, [&self]) };
-        }
         cuda.scratch(|mut scratch| {
             // The planes of all channels, two elements each, and partial sums behind them.
             self.planes = scratch.take(Format::F32, 2 * extents.axis).address::<f32>();
-            // SAFETY: `sums(Pass pass, double* partials)` and `map(Pass pass)`, and as the caller promises; the scratch
-            // memory has room for the planes.
-            unsafe {
-                launch_sums(cuda, &SOURCES[place], sums, (extents, rows), scratch, &[Arg::from(&self)]);
-                launch!(cuda, place, map, map_grid(extents, rows), [&self]);
+            let sum = |name, scratch| {
+                let args = [Arg::from(&self)];
+                // SAFETY: `name(Pass pass, double* partials)`, and as the caller promises; the scratch memory has room
+                // for the planes.
+                unsafe { launch_sums(cuda, &SOURCES[place], name, (extents, rows), scratch, &args) };
+            };
+            match (rows, channel_grid(extents)) {
+                (Some(_), _) => sum(by_channel, scratch),
+                // SAFETY: as above; where a channel has one block, there are no partial sums.
+                (None, Some(grid)) => unsafe { launch!(cuda, place, by_channel, grid, [&self, 0u64]) },
+                (None, None) => {
+                    sum(sums, scratch);
+                    // SAFETY: `map(Pass pass)`, and as the caller promises.
+                    unsafe { launch!(cuda, place, map, map_grid(extents, None), [&self]) };
+                }
             }
         });
     }

@@ -53,16 +53,18 @@ struct Terms {
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     scale_backward_affine(Extents extents, const real* x, const real* dy, float* gamma, float* beta, int add_gamma,
                           int add_beta, double* partials) {
-    sum_channels<2>({x, dy}, nullptr, extents, partials, Terms{}, [=](u64 channel, const double (&sums)[2]) {
-        if (gamma) put(add_gamma, gamma + channel, float(sums[0]));
-        if (beta) put(add_beta, beta + channel, float(sums[1]));
+    sum_channels<2>({x, dy}, nullptr, extents, partials, Terms{}, [=](u64 channel, const double (&sums)[2], bool once) {
+        if (once && gamma) put(add_gamma, gamma + channel, float(sums[0]));
+        if (once && beta) put(add_beta, beta + channel, float(sums[1]));
     });
 }
 
 /// `y` may be null; `passed`, where what it lets pass goes, too.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     bias_backward(Extents extents, const real* y, const real* dy, real* passed, float* db, int add, double* partials) {
-    auto put_sum = [=](u64 channel, const double (&sums)[1]) { put(add, db + channel, float(sums[0])); };
+    auto put_sum = [=](u64 channel, const double (&sums)[1], bool once) {
+        if (once) put(add, db + channel, float(sums[0]));
+    };
     if (passed) {
         sum_channels<1, true>({y, dy}, passed, extents, partials, Terms{}, put_sum);
     } else if (y) {

@@ -9,7 +9,7 @@ use tensor::{Out, View, ViewMut};
 sources!("softmax.cu");
 
 /// Sums over predictions are made by one block, in an order that depends on nothing but their number.
-const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512 };
+const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512, at_once: false };
 
 /// Bytes of scratch memory for the factor that `softmax_loss_factor` leaves.
 const FACTOR_LEN: usize = 16;

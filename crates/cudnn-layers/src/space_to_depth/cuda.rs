@@ -51,7 +51,7 @@ pub(super) fn images_to_blocks(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: V
     let blocks = Blocks::new(&g.in_packs(0), &deep, [x, to.as_view()]);
     let columns = deep.w.div_ceil(THREADS as usize / g.stride[1]);
     let extent = |extent: usize| u32::try_from(extent).expect("extents of images fit in 32 bits");
-    let grid = Grid { blocks: [extent(g.n * deep.h), extent(columns), 1], threads: THREADS };
+    let grid = Grid { blocks: [extent(g.n * deep.h), extent(columns), 1], threads: THREADS, at_once: false };
     let (place, from, to) = (place(to.as_view(), AxisOrder::Nhwc), x.address::<f32>(), to.numbers());
     // SAFETY: `images_to_blocks(Blocks blocks, const float* x, real* to)`, whose blocks have a row of x' each, or as
     // much of it as they have threads for columns of x, at most 4 channels and rows; the lengths were checked.

@@ -20,12 +20,15 @@ pub struct Grid {
     pub blocks: [u32; 3],
     /// Threads of a block, in x.
     pub threads: u32,
+    /// Whether all blocks run at once, so that they may wait for each other. It fails where the device has no room for
+    /// them; a block of any size per multiprocessor has.
+    pub at_once: bool,
 }
 
 impl Grid {
     /// `blocks` blocks of `threads` threads in one dimension.
     pub fn line(blocks: u32, threads: u32) -> Self {
-        Self { blocks: [blocks, 1, 1], threads }
+        Self { blocks: [blocks, 1, 1], threads, at_once: false }
     }
 }
 

@@ -210,16 +210,17 @@ impl Cuda {
         let mut values = [std::ptr::null_mut(); MOST_ARGS];
         let values = &mut values[..args.len()];
         values.iter_mut().zip(args).for_each(|(value, arg)| *value = arg.value());
-        let Grid { blocks: [x, y, z], threads } = grid;
+        let Grid { blocks: [x, y, z], threads, at_once } = grid;
         if [x, y, z, threads].contains(&0) {
             return;
         }
         let launched = self.stream.bind().and_then(|()| {
             let function = lock(&self.shared.modules).function(self.stream(), source, function)?;
             let (blocks, threads) = ((x, y, z), (threads, 1, 1));
+            let launch = if at_once { result::launch_cooperative_kernel } else { result::launch_kernel };
             // SAFETY: the function is loaded as long as `self` lives; `values` point to live values, of the CUDA
             // kernel's parameter types by the caller's promise, which also covers what it does.
-            unsafe { result::launch_kernel(function, blocks, threads, 0, self.stream().raw(), values) }
+            unsafe { launch(function, blocks, threads, 0, self.stream().raw(), values) }
                 .map_err(CudaError::driver(format!("launching a CUDA kernel of {}", source.name)))
         });
         self.note(launched);
