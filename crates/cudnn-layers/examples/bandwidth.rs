@@ -86,7 +86,7 @@ fn measure(device: &Device, format: Format, dims: [usize; 4]) {
     };
     let extents = AxisExtents::new(&TensorType::new(&dims, format), 1);
     let affine = Affine { gamma: Some(gamma.as_view()), beta: Some(beta.as_view()) };
-    let norm = BatchNorm { extents, statistics: Statistics::Batch, affine, relu: true };
+    let norm = BatchNorm { extents, statistics: Statistics::Batch, affine, relu: true, pool: None };
     let mut copy_ms = 0.0;
     let mut row = |name: &str, passes: f64, op: &mut dyn FnMut()| {
         let ms = time_ms(device, op);

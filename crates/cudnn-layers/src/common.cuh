@@ -4,6 +4,7 @@
 // Nothing here uses a floating-point atomic: sums are trees and runs whose order follows from the geometry and the
 // launch, so results are the same every time.
 
+using u8 = unsigned char;
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
@@ -331,6 +332,40 @@ __device__ inline void wait_for_parts() {
     __syncthreads();
 }
 
+/// The largest value of a window so far, for each of some channels, and the number of the pixel that it comes from. A NaN
+/// wins, and only another NaN beats it. Of pixels that are equal the first wins.
+template <int W>
+struct Maxima {
+    float best[W];
+    u32 winner[W];
+
+    __device__ __forceinline__ Maxima() {
+        for (int lane = 0; lane < W; lane++) {
+            best[lane] = -__int_as_float(0x7f800000);  // negative infinity
+            winner[lane] = 0xffffffff;  // no pixel won
+        }
+    }
+    __device__ __forceinline__ void meet(int tap, int lane, float value) {
+        bool wins = value > best[lane] || value != value;
+        best[lane] = wins ? value : best[lane];
+        winner[lane] = wins ? tap : winner[lane];
+    }
+    /// Writes `of(lane, the largest)`, with a ReLU behind it, and the winners' numbers if they are asked for. Where a ReLU
+    /// makes 0 of an output, it would stop the gradient: then no pixel has won.
+    template <class Tap, class Of>
+    __device__ __forceinline__ void write(bool relu, real* y, Tap* winners, Of of) const {
+        Pack<W, real> maxima;
+        Pack<W, Tap> taps;
+        for (int lane = 0; lane < W; lane++) {
+            float value = of(lane, best[lane]);
+            maxima.at[lane] = rectified(relu, value);
+            taps.at[lane] = Tap(relu && !(value > 0) ? 0xffffffff : winner[lane]);
+        }
+        store<W>(y, maxima);
+        if (winners) store<W>(winners, taps);
+    }
+};
+
 // ---- Channels side by side ------------------------------------------------------------------------------------------
 //
 // In NHWC a thread keeps a pack of channels and goes through rows of them; its neighbours have the neighbouring packs,
@@ -353,6 +388,12 @@ __device__ __forceinline__ void each_column(const Extents& e, Body body) {
     }
 }
 
+/// Whether all these blobs can be moved in packs of channels.
+template <int COUNT>
+__device__ __forceinline__ bool in_packs(const Extents& e, const real* const (&from)[COUNT], const real* to) {
+    return e.axis.divisor % PACK == 0 && aligned<PACK>(from) && aligned<PACK>({to});
+}
+
 /// The rows of a thread, if so many threads share one: the first, and how far it is from one to the next.
 template <class T>
 struct RowWalk {
@@ -361,17 +402,23 @@ struct RowWalk {
         : first(T(blockDim.x / lanes) * blockIdx.y + threadIdx.x / lanes), step(T(blockDim.x / lanes) * gridDim.y) {}
 };
 
-/// A thread's last row comes first: where it has just gone through its rows from the first on, the last ones are still
-/// in cache.
+/// Calls `of(channel)(row)` for a thread's rows, of so many, and its packs of `W` channels; its last row comes first: where
+/// it has just gone through its rows from the first on, the last ones are still in cache.
+template <int W, class Of>
+__device__ __forceinline__ void each_row(const Extents& e, i64 rows, Of of, i64 steps = 1) {
+    each_column<W>(e, [&](u32 lanes, u64, u64 channel, bool exists) {
+        auto [first, step] = RowWalk<i64>(lanes);
+        if (!exists || first >= rows) return;
+        auto body = of(channel, step);
+        for (i64 row = first + (rows - 1 - first) / step * step; row >= 0; row -= steps * step) body(row);
+    });
+}
+
 template <int W, int INPUTS, class Of>
 __device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e, Of of) {
     constexpr int STEPS = INPUTS == 1 ? 4 : 3;
-    each_column<W>(e, [&](u32 lanes, u64, u64 channel, bool exists) {
-        auto [first, step_rows] = RowWalk<i64>(lanes);
-        i64 rows = i64(e.outer);
-        if (!exists || first >= rows) return;
-        auto op = of(channel, Width<W>());
-        for (i64 row = first + (rows - 1 - first) / step_rows * step_rows; row >= 0; row -= STEPS * step_rows) {
+    each_row<W>(e, i64(e.outer), [&](u64 channel, i64 step_rows) {
+        return [=, &e, op = of(channel, Width<W>())](i64 row) {
             Pack<W, real> in[STEPS][INPUTS], out[STEPS];
 #pragma unroll
             for (int step = 0; step < STEPS; step++) {
@@ -387,8 +434,8 @@ __device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], r
                 each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], op(lane, x)); });
                 store<W>(to + at, out[step]);
             }
-        }
-    });
+        };
+    }, STEPS);
 }
 
 /// Adds up `STEPS` rows from `row` on, or, if not all are THERE, those of them that exist: single precision over these,
@@ -423,24 +470,32 @@ __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], rea
 }
 
 /// The sums of a thread's rows.
-template <int W, int SUMS, bool WRITES, int INPUTS, class Terms>
-__device__ __forceinline__ void sum_rows(const real* const (&from)[INPUTS], real* to, const Extents& e, u32 lanes,
-                                         u64 channel, Terms terms, double (&sums)[W][SUMS]) {
-    constexpr int STEPS = 8 / INPUTS;
-    auto [row, step_rows] = RowWalk<u64>(lanes);
-    for (; row + (STEPS - 1) * step_rows < e.outer; row += STEPS * step_rows) {
-        sum_batch<true, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
-    }
-    // One after the other, the last rows wait for memory as often as all before them. Packs of 8 leave no registers to
-    // have them together: in BF16 that was slower.
-    if constexpr (W <= 4) {
-        sum_batch<false, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
-    } else {
-        for (; row < e.outer; row += step_rows) {
-            sum_batch<true, 1, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+template <bool WRITES, int INPUTS, class Of>
+struct RowSums {
+    const real* const (&from)[INPUTS];
+    real* to;
+    const Extents& e;
+    Of of;
+
+    template <int W, int SUMS>
+    __device__ __forceinline__ void operator()(u32 lanes, u64 channel, double (&sums)[W][SUMS]) const {
+        constexpr int STEPS = 8 / INPUTS;
+        auto terms = of(channel, Width<W>());
+        auto [row, step_rows] = RowWalk<u64>(lanes);
+        for (; row + (STEPS - 1) * step_rows < e.outer; row += STEPS * step_rows) {
+            sum_batch<true, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+        }
+        // One after the other, the last rows wait for memory as often as all before them. Packs of 8 leave no registers to
+        // have them together: in BF16 that was slower.
+        if constexpr (W <= 4) {
+            sum_batch<false, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+        } else {
+            for (; row < e.outer; row += step_rows) {
+                sum_batch<true, 1, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+            }
         }
     }
-}
+};
 
 /// Sums of each warp, or later of each slice of parts, per column.
 using ColumnSums = double[SUM_THREADS / 32][2][COLUMNS];
@@ -491,16 +546,16 @@ __device__ __forceinline__ void fold_lanes(const double (&sums)[N][SUMS], u32 di
     }
 }
 
-/// As `sum_channels`. What any block has written before it calls `finish`, and what this block writes then, can be read
-/// by all threads afterwards.
-template <int W, int SUMS, bool WRITES, int INPUTS, class Of, class Finish>
-__device__ __forceinline__ void sum_columns(const real* const (&from)[INPUTS], real* to, const Extents& e, double* partials,
-                                            Of of, Finish finish) {
+/// As `sum_channels`, where `sum_rows(threads that share a row, channel, sums)` adds up a thread's rows.
+/// What any block has written before it calls `finish`, and what this block writes then, can be read by all threads
+/// afterwards.
+template <int W, int SUMS, class SumRows, class Finish>
+__device__ __forceinline__ void sum_columns(const Extents& e, double* partials, SumRows sum_rows, Finish finish) {
     ColumnSums& rows = column_sums();
     u64 axis = e.axis.divisor;
     each_column<W>(e, [&](u32 lanes, u64 base, u64 channel, bool exists) {
         double sums[W][SUMS] = {}, all[SUMS] = {};
-        if (exists) sum_rows<W, SUMS, WRITES>(from, to, e, lanes, channel, of(channel, Width<W>()), sums);
+        if (exists) sum_rows(lanes, channel, sums);
         __syncthreads();  // what was there has been read
         fold_lanes(sums, 16, lanes, threadIdx.x % lanes * W, rows[threadIdx.x / 32]);
         __syncthreads();
@@ -545,9 +600,7 @@ template <int INPUTS, class Of>
 __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], real* to, bool add,
                                              const Extents& extents, Of of) {
     if constexpr (CHANNELS_LAST) {
-        if (extents.axis.divisor % PACK == 0 && aligned<PACK>(from) && aligned<PACK>({to})) {
-            return map_columns<PACK>(from, to, add, extents, of);
-        }
+        if (in_packs(extents, from, to)) return map_columns<PACK>(from, to, add, extents, of);
         return map_columns<1>(from, to, add, extents, of);
     }
     map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of>{extents, of});
@@ -682,10 +735,9 @@ template <int SUMS, bool WRITES = false, int INPUTS, class Of, class Finish>
 __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], real* to, const Extents& e,
                                              double* partials, Of of, Finish finish) {
     if constexpr (CHANNELS_LAST) {
-        if (e.axis.divisor % PACK == 0 && aligned<PACK>(from) && (!WRITES || aligned<PACK>({to}))) {
-            return sum_columns<PACK, SUMS, WRITES>(from, to, e, partials, of, finish);
-        }
-        return sum_columns<1, SUMS, WRITES>(from, to, e, partials, of, finish);
+        RowSums<WRITES, INPUTS, Of> sum_rows{from, to, e, of};
+        if (in_packs(e, from, WRITES ? to : nullptr)) return sum_columns<PACK, SUMS>(e, partials, sum_rows, finish);
+        return sum_columns<1, SUMS>(e, partials, sum_rows, finish);
     }
     u64 part = blockIdx.y, parts = gridDim.y, channel = blockIdx.x;
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;

@@ -225,7 +225,8 @@ pub(crate) unsafe fn launch_sums(
 ) {
     let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
     let blocks = || [channels, parts(cuda.multiprocessors(), extents), 1];
-    let grid = rows.map_or_else(|| Grid { blocks: blocks(), threads: THREADS, at_once: false }, |rows| rows.sums);
+    let grid =
+        rows.map_or_else(|| Grid { blocks: blocks(), threads: THREADS, at_once: false }, |rows| rows.sums);
     let [counters, parts, _] = grid.blocks;
     let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
     assert!(

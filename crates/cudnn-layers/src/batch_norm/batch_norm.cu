@@ -23,6 +23,22 @@ struct Planes {
     Pack<W> b, c;
 };
 
+/// Those of a maximum pooling behind all, if there is one: see the end of this file.
+struct Windows {
+    int h, w, out_h, out_w, pad_h, pad_w;
+    Divisor rows, columns;  // of squares of pixels
+    u64 count;  // of these, in all samples
+    u8* winners;  // may be null
+
+    /// The sample, row and column of square number `i`.
+    __device__ __forceinline__ void find(u64 i, u64& sample, int& row, int& column) const {
+        u64 line = columns.divide(i);
+        sample = rows.divide(line);
+        row = int(line - sample * rows.divisor);
+        column = int(i - line * columns.divisor);
+    }
+};
+
 /// One pass, as cuda.rs fills it. gamma, beta, dgamma and dbeta may be null; and `added`, which is added to the line's
 /// values, `y_seen`, whose sign a ReLU goes by that follows that sum, and `passed`, where what it lets pass of dy goes.
 struct Pass {
@@ -37,6 +53,7 @@ struct Pass {
     real *dx, *passed;
     float *dgamma, *dbeta;
     float* planes;  // b of all channels, then c
+    Windows windows;
     float epsilon, fraction;
     int relu, by_batch, add, add_gamma, add_beta;
 
@@ -188,9 +205,12 @@ struct Arriving {
     template <int INPUTS>
     __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS], float (&sums)[2]) const {
         float dy = (*this)(lane, in);
-        sums[0] += dy;
-        sums[1] += dy * (in[0] - lines.mean.at[lane]);
+        add(lane, in[0], dy, sums);
         return dy;
+    }
+    __device__ __forceinline__ void add(int lane, float x, float dy, float (&sums)[2]) const {
+        sums[0] += dy;
+        sums[1] += dy * (x - lines.mean.at[lane]);
     }
 };
 
@@ -200,8 +220,11 @@ struct Gradient {
     Planes<W> planes;
     template <int INPUTS>
     __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
-        float deviation = in[0] - arriving.lines.mean.at[lane];
-        return arriving.lines.a.at[lane] * arriving(lane, in) + (planes.b.at[lane] * deviation + planes.c.at[lane]);
+        return of(lane, in[0], arriving(lane, in));
+    }
+    __device__ __forceinline__ float of(int lane, float x, float dy) const {
+        float deviation = x - arriving.lines.mean.at[lane];
+        return arriving.lines.a.at[lane] * dy + (planes.b.at[lane] * deviation + planes.c.at[lane]);
     }
 };
 
@@ -302,5 +325,161 @@ extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, CHANNEL_BLOCKS)
         backward_channel<false>(backward, {x, dy, backward.y_seen});
     } else {
         backward_channel<false>(backward, {x, dy});
+    }
+}
+
+// ---- With a maximum pooling behind all ------------------------------------------------------------------------------
+//
+// It has windows of 3 x 3 pixels, 2 apart, over channels side by side. Pixels are in squares of 2 x 2, in whose corner a
+// window begins, if there is one. What is normalised lies nowhere, nor does its gradient: forward, a thread keeps the
+// largest pixel of a window; backward, it finds the gradients of a square, over which four windows lie.
+
+/// A line that falls has its maximum where x is smallest.
+template <int W>
+__device__ __forceinline__ void pool_columns(const Training& training) {
+    const Extents& e = training.extents;
+    const Windows& windows = training.windows;
+    each_row<W>(e, windows.count, [&](u64 channel, i64) {
+        Lines<W> lines = training.lines<W>(channel);
+        float sign[W];
+        for (int lane = 0; lane < W; lane++) sign[lane] = lines.a.at[lane] < 0 ? -1 : 1;
+        return [=, &training, &windows, &e](u64 i) {
+            u64 sample;
+            int row, column;
+            windows.find(i, sample, row, column);
+            if (row >= windows.out_h || column >= windows.out_w) return;
+            const real* image = training.x + sample * (windows.h * windows.w) * e.axis.divisor + channel;
+            Pack<W, real> pixels[9];
+            bool there[9];
+#pragma unroll
+            for (int tap = 0; tap < 9; tap++) {
+                int r = 2 * row - windows.pad_h + tap / 3, s = 2 * column - windows.pad_w + tap % 3;
+                there[tap] = u32(r) < u32(windows.h) && u32(s) < u32(windows.w);
+                if (there[tap]) pixels[tap] = load<W>(image + u64(r * windows.w + s) * e.axis.divisor);
+            }
+            Maxima<W> maxima;
+#pragma unroll
+            for (int tap = 0; tap < 9; tap++) {
+                if (!there[tap]) continue;
+#pragma unroll
+                for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, sign[lane] * pixels[tap].at[lane]);
+            }
+            u64 window = (sample * windows.out_h + row) * windows.out_w + column, at = window * e.axis.divisor + channel;
+            maxima.write(training.relu, training.y + at, windows.winners ? windows.winners + at : nullptr,
+                         [&](int lane, float largest) { return lines(lane, sign[lane] * largest); });
+        };
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    forward_pooled(const __grid_constant__ Training training, double* partials) {
+    if constexpr (CHANNELS_LAST) {
+        if (training.running_mean) sum_moments(training, partials);  // or else the statistics are there
+        const real* winners = reinterpret_cast<const real*>(training.windows.winners);
+        if (in_packs(training.extents, {training.x, winners}, training.y)) return pool_columns<PACK>(training);
+        pool_columns<1>(training);
+    }
+}
+
+/// A square of pixels, row by row, and what arrives of the gradient at each. Where there is no pixel, that is nothing, and
+/// another one is read: branches between loads would make each wait for the one before.
+template <int W>
+struct Square {
+    bool there[4];
+    u64 at[4];
+    Pack<W, real> x[4];
+    float dy[4][W];
+
+    __device__ __forceinline__ Square(const Backward& backward, u64 i, u64 channel) {
+        const Windows& windows = backward.windows;
+        u64 axis = backward.extents.axis.divisor, sample;
+        int row, column;
+        windows.find(i, sample, row, column);
+        u64 image = sample * (windows.h * windows.w), outputs = sample * (windows.out_h * windows.out_w);
+        bool exists[4];
+        Pack<W, real> gradients[4];
+        Pack<W, u8> winners[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            int r = 2 * row - windows.pad_h + k / 2, s = 2 * column - windows.pad_w + k % 2;
+            there[k] = u32(r) < u32(windows.h) && u32(s) < u32(windows.w);
+            at[k] = (image + (there[k] ? r * windows.w + s : 0)) * axis + channel;
+            // The window that begins here, and those before it.
+            int p = row - k / 2, q = column - k % 2;
+            exists[k] = u32(p) < u32(windows.out_h) && u32(q) < u32(windows.out_w);
+            u64 window = (outputs + (exists[k] ? p * windows.out_w + q : 0)) * axis + channel;
+            x[k] = load<W>(backward.x + at[k]);
+            gradients[k] = load<W>(backward.dy + window);
+            winners[k] = load<W>(windows.winners + window);
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) dy[k][lane] = 0;
+#pragma unroll
+            for (int window = 3; window >= 0; window--) {
+                int r = k / 2 + window / 2 * 2, s = k % 2 + window % 2 * 2;
+                if (r > 2 || s > 2) continue;
+                int tap = exists[window] ? r * 3 + s : -1;
+#pragma unroll
+                for (int lane = 0; lane < W; lane++) {
+                    dy[k][lane] += winners[window].at[lane] == tap ? float(gradients[window].at[lane]) : 0;
+                }
+            }
+        }
+    }
+};
+
+struct SquareSums {
+    const Backward& backward;
+
+    template <int W>
+    __device__ __forceinline__ void operator()(u32 lanes, u64 channel, double (&sums)[W][2]) const {
+        Arriving<W> arriving = backward.arriving<W>(channel);
+        auto [i, step] = RowWalk<u64>(lanes);
+        for (; i < backward.windows.count; i += step) {
+            Square<W> square(backward, i, channel);
+#pragma unroll
+            for (int lane = 0; lane < W; lane++) {
+                float batch[2] = {};
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    arriving.add(lane, square.x[k].at[lane], square.dy[k][lane], batch);
+                }
+                for (int sum = 0; sum < 2; sum++) sums[lane][sum] += batch[sum];
+            }
+        }
+    }
+};
+
+template <int W>
+__device__ __forceinline__ void spread_columns(const Backward& backward, double* partials) {
+    sum_columns<W, 2>(backward.extents, partials, SquareSums{backward}, backward);
+    each_row<W>(backward.extents, backward.windows.count, [&](u64 channel, i64) {
+        return [=, &backward, gradient = GradientOf{backward}(channel, Width<W>())](u64 i) {
+            Square<W> square(backward, i, channel);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                if (!square.there[k]) continue;
+                Pack<W, real> dx;
+                if (backward.add) dx = load<W>(backward.dx + square.at[k]);
+                for (int lane = 0; lane < W; lane++) {
+                    float value = gradient.of(lane, square.x[k].at[lane], square.dy[k][lane]);
+                    put(backward.add, &dx.at[lane], value);
+                }
+                store<W>(backward.dx + square.at[k], dx);
+            }
+        };
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS)
+    backward_pooled(const __grid_constant__ Backward backward, double* partials) {
+    if constexpr (CHANNELS_LAST) {
+        const real *x = backward.x, *winners = reinterpret_cast<const real*>(backward.windows.winners);
+        if (in_packs(backward.extents, {x, backward.dy, winners}, backward.dx)) {
+            return spread_columns<PACK>(backward, partials);
+        }
+        spread_columns<1>(backward, partials);
     }
 }

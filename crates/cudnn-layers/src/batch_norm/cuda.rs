@@ -3,12 +3,12 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::AxisExtents;
 use crate::cuda_launches::{
-    Extents, RowGrids, add, destination, launch, launch_sums, map_grid, numbers, of_channels, sources,
-    threads,
+    Divisor, Extents, RowGrids, add, destination, launch, launch_sums, map_grid, numbers, of_channels,
+    sources, threads,
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::cuda::{Arg, Cuda, Grid};
-use tensor::{Format, Out, View, ViewMut};
+use tensor::{Format, Out, PoolGeometry, View, ViewMut};
 
 sources!("batch_norm.cu");
 
@@ -45,6 +45,7 @@ struct Pass {
     passed: u64,
     gradients: [u64; 2],
     planes: u64,
+    windows: Windows,
     epsilon: f32,
     fraction: f32,
     relu: i32,
@@ -54,10 +55,45 @@ struct Pass {
     padding: u32,
 }
 
-impl Pass {
-    /// With what both passes read: where mean and inverse standard deviation are, too.
-    fn new(norm: &BatchNorm<'_>, x: View<'_>, [mean, inv_std]: [u64; 2]) -> Self {
+/// `Windows` of `batch_norm.cu`.
+#[derive(Clone, Copy, Zeroable, Pod)]
+#[repr(C)]
+struct Windows {
+    image: [i32; 2],
+    out: [i32; 2],
+    pad: [i32; 2],
+    rows: Divisor,
+    columns: Divisor,
+    count: u64,
+    winners: u64,
+}
+
+/// The CUDA kernels of forward.
+const FORWARD: [&str; 4] = ["forward_by_channel", "statistics", "normalise", "forward_pooled"];
+
+impl Windows {
+    fn new(pool: &PoolGeometry, winners: u64) -> Self {
+        assert!(pool.h * pool.w < 1 << 30, "{pool:?} is more than batch normalisation on a GPU can take");
+        let pair = |pair: [usize; 2]| pair.map(|extent| extent as i32);
+        let [rows, columns] = [pool.h + pool.pad[0], pool.w + pool.pad[1]].map(|pixels| pixels.div_ceil(2));
+        let count = pool.n * rows * columns;
         Self {
+            image: pair([pool.h, pool.w]),
+            out: pair([pool.out_h(), pool.out_w()]),
+            pad: pair(pool.pad),
+            rows: Divisor::new(rows, count),
+            columns: Divisor::new(columns, count),
+            count: count as u64,
+            winners,
+        }
+    }
+}
+
+impl Pass {
+    /// With what both passes read: where mean and inverse standard deviation are, too, and the winners of a pooling.
+    fn new(norm: &BatchNorm<'_>, x: View<'_>, ([mean, inv_std], winners): ([u64; 2], u64)) -> Self {
+        Self {
+            windows: norm.pool.map_or_else(Windows::zeroed, |pool| Windows::new(&pool, winners)),
             extents: Extents::new(&norm.extents),
             x: x.numbers(),
             mean,
@@ -75,13 +111,13 @@ impl Pass {
         norm: &BatchNorm<'_>,
         (x, added): (View<'_>, Option<View<'_>>),
         y: &ViewMut<'_>,
-        saved: [u64; 2],
+        saved: ([u64; 2], u64),
     ) -> Self {
         Self { added: numbers(added), y: y.numbers(), ..Self::new(norm, x, saved) }
     }
 
-    /// Launches one CUDA kernel that does all, with a whole channel per block or with `rows` of channels, or those that
-    /// sum channels and the one that follows.
+    /// Launches one CUDA kernel that does all, with a whole channel per block or with `rows` of channels, where it may
+    /// pool, too, or those that sum channels and the one that follows.
     ///
     /// # Safety
     /// The CUDA kernels are those of one direction, whose addresses are of views of the lengths that `extents` says.
@@ -90,7 +126,7 @@ impl Pass {
         cuda: &Cuda,
         (place, rows): (usize, Option<RowGrids>),
         extents: &AxisExtents,
-        [by_channel, sums, map]: [&'static str; 3],
+        [by_channel, sums, map, pooled]: [&'static str; 4],
     ) {
         cuda.scratch(|mut scratch| {
             // The planes of all channels, two elements each, and partial sums behind them.
@@ -102,7 +138,7 @@ impl Pass {
                 unsafe { launch_sums(cuda, &SOURCES[place], name, (extents, rows), scratch, &args) };
             };
             match (rows, channel_grid(extents)) {
-                (Some(_), _) => sum(by_channel, scratch),
+                (Some(_), _) => sum(if self.windows.count == 0 { by_channel } else { pooled }, scratch),
                 // SAFETY: as above; where a channel has one block, there are no partial sums.
                 (None, Some(grid)) => unsafe { launch!(cuda, place, by_channel, grid, [&self, 0u64]) },
                 (None, None) => {
@@ -121,24 +157,25 @@ pub(super) fn forward(
     epsilon: f32,
     (x, added): (View<'_>, Option<View<'_>>),
     y: ViewMut<'_>,
-    [mut mean, mut inv_std]: [ViewMut<'_>; 2],
+    ([mut mean, mut inv_std], mut winners): ([ViewMut<'_>; 2], Option<ViewMut<'_>>),
     mut running: RunningSums<'_>,
 ) {
     let extents = &norm.extents;
     let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], extents);
+    let saved = [&mut mean, &mut inv_std].map(|view| view.address::<f32>());
+    let winners = winners.as_mut().map_or(0, |winners| winners.address::<u8>());
     let pass = Pass {
         running: [&mut running.mean, &mut running.variance, &mut running.factor]
             .map(|view| view.address::<f32>()),
         epsilon,
         fraction: running.moving_average_fraction,
-        ..Pass::forward(norm, (x, added), &y, [&mut mean, &mut inv_std].map(|view| view.address::<f32>()))
+        ..Pass::forward(norm, (x, added), &y, (saved, winners))
     };
     match norm.statistics {
         Statistics::Batch if extents.is_empty() => {}
         Statistics::Batch => {
-            let names = ["forward_by_channel", "statistics", "normalise"];
             // SAFETY: these are those of forward, and the contract has checked the lengths of all views above.
-            unsafe { pass.launch(cuda, (place, rows), extents, names) };
+            unsafe { pass.launch(cuda, (place, rows), extents, FORWARD) };
         }
         Statistics::Running => {
             // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
@@ -159,20 +196,27 @@ pub(super) fn normalise(
     saved: [View<'_>; 2],
 ) {
     let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], &norm.extents);
-    let pass = Pass::forward(norm, (x, added), &y, saved.map(|view| view.address::<f32>()));
-    // SAFETY: `normalise(Pass pass)`; the contract has checked the lengths of all views above.
-    unsafe { launch!(cuda, place, "normalise", map_grid(&norm.extents, rows), [&pass]) };
+    let saved = (saved.map(|view| view.address::<f32>()), 0);
+    let pass = Pass::forward(norm, (x, added), &y, saved);
+    // SAFETY: `normalise(Pass pass)`, or those of forward; the contract has checked the lengths of all views above.
+    unsafe {
+        match norm.pool {
+            None => launch!(cuda, place, "normalise", map_grid(&norm.extents, rows), [&pass]),
+            Some(_) => pass.launch(cuda, (place, rows), &norm.extents, FORWARD),
+        }
+    }
 }
 
 pub(super) fn backward(
     cuda: &Cuda,
     norm: &BatchNorm<'_>,
     ([x, dy], y): ([View<'_>; 2], Option<View<'_>>),
-    saved: [View<'_>; 2],
+    (saved, winners): ([View<'_>; 2], Option<View<'_>>),
     (Out { to: dx, accumulate }, passed): (Out<'_>, Option<ViewMut<'_>>),
     mut gradients: AffineGradients<'_>,
 ) {
     let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
+    let winners = winners.map_or(0, |winners| winners.address::<u8>());
     let pass = Pass {
         dy: dy.numbers(),
         y_seen: numbers(y),
@@ -181,11 +225,11 @@ pub(super) fn backward(
         gradients: [gamma.0, beta.0],
         add: add(accumulate),
         add_gradients: [gamma.1, beta.1],
-        ..Pass::new(norm, x, saved.map(|view| view.address::<f32>()))
+        ..Pass::new(norm, x, (saved.map(|view| view.address::<f32>()), winners))
     };
     let blobs = [Some(x), Some(dy), y, passed.as_ref().map(ViewMut::as_view), Some(dx.as_view())];
     let kernels = of_channels(cuda, &blobs, &norm.extents);
-    let names = ["backward_by_channel", "backward_sums", "backward_map"];
+    let names = ["backward_by_channel", "backward_sums", "backward_map", "backward_pooled"];
     // SAFETY: these are those of backward, and the contract has checked the lengths of all views above.
     unsafe { pass.launch(cuda, kernels, &norm.extents, names) };
 }

@@ -15,6 +15,9 @@
 //! So can the sum with another blob before it: `y = max(gamma xhat + beta + added, 0)`, the end of a residual network's
 //! block. Then backward sees the sign in `y` itself.
 //!
+//! So can a maximum pooling behind all, on a GPU and in NHWC, with windows of 3 x 3 pixels, 2 apart: then what is
+//! normalised lies nowhere, nor does its gradient. What [`pooling`] says of winners holds here, too.
+//!
 //! Not in place: backward needs `x`. On the CPU one channel is one task, whose planes stay in cache between its passes;
 //! on a GPU the same holds for channels that fit.
 
@@ -27,8 +30,8 @@ pub use crate::scale::{Affine, AffineGradients};
 pub use cuda::channel_grid;
 
 use crate::activation::{self, Activation};
-use crate::{AxisExtents, copy};
-use tensor::{Accumulate, Device, Format, Out, Space, View, ViewMut};
+use crate::{AxisExtents, copy, pooling};
+use tensor::{Accumulate, Device, Format, Out, PoolGeometry, Space, View, ViewMut};
 
 /// What forward and backward have in common.
 #[derive(Clone, Copy, Debug)]
@@ -41,16 +44,29 @@ pub struct BatchNorm<'a> {
     pub affine: Affine<'a>,
     /// Whether a ReLU is part of both passes.
     pub relu: bool,
+    /// A maximum pooling that is, too: it [has to suit](can_pool), and nothing is added.
+    pub pool: Option<PoolGeometry>,
 }
 
 impl BatchNorm<'_> {
     /// The number of channels.
     fn check(&self, x: View<'_>, added: Option<View<'_>>, y: View<'_>) -> usize {
+        let (len, y_len) = (self.extents.len(), self.pool.map_or(self.extents.len(), |pool| pool.y_len()));
         let lens = [x, added.unwrap_or(x), y].map(|view| view.len());
-        assert_eq!(lens, [self.extents.len(); 3], "lengths of x, y and what is added");
+        assert_eq!(lens, [len, len, y_len], "lengths of x, what is added, and y");
+        let fits = |pool: PoolGeometry| {
+            can_pool(pool.window, pool.stride)
+                && (pool.x_len(), pool.c, self.extents.inner) == (len, self.extents.axis, 1)
+        };
+        assert!(self.pool.is_none_or(fits), "a pooling {:?} of {:?} in NHWC", self.pool, self.extents);
         self.affine.check(self.extents.axis);
         self.extents.axis
     }
+}
+
+/// Whether a maximum pooling with such windows can be part of the passes.
+pub fn can_pool(window: [usize; 2], stride: [usize; 2]) -> bool {
+    (window, stride) == ([3; 2], [2; 2])
 }
 
 /// Which statistics forward uses.
@@ -97,9 +113,11 @@ impl<'a> Added<'a> {
     }
 }
 
-/// What forward saves for backward: mean and one over the standard deviation, an element per channel each.
-pub fn saved(extents: &AxisExtents) -> Space {
-    Space::all_of([Space::of::<f32>(extents.axis); 2])
+/// What forward saves for backward: mean and one over the standard deviation, an element per channel each, and the
+/// [winners](pooling::mask) of a pooling.
+pub fn saved(extents: &AxisExtents, pool: Option<&PoolGeometry>) -> Space {
+    let of_channel = Space::of::<f32>(extents.axis);
+    Space::all_of([of_channel, of_channel, pool.map_or(Space::NONE, pooling::mask)])
 }
 
 /// Normalises `x` to `y`, with `added` on top of it if there is one, saves the statistics ([`saved`]), and updates the
@@ -121,8 +139,14 @@ pub fn forward(
     let channels = norm.check(x, added, y.as_view());
     let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
     assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
-    let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
-    on_device!(device, forward(norm, epsilon, (x, added), y, saved, running));
+    let of_channels = [(); 2].map(|()| saved.take(Format::F32, channels));
+    let winners = norm.pool.map(|pool| saved.take(Format::U8, pooling::mask(&pool).bytes()));
+    match device {
+        Device::Cpu(cpu) => cpu::forward(cpu, norm, epsilon, (x, added), y, of_channels, running),
+        Device::Cuda(cuda) => {
+            cuda::forward(cuda, norm, epsilon, (x, added), y, (of_channels, winners), running)
+        }
+    }
 }
 
 /// Normalises `x` to `y` once more, bit by bit as [`forward`] has, by what that `saved`: one pass over `x`.
@@ -155,7 +179,7 @@ pub fn backward(
     gradients: AffineGradients<'_>,
     added: Option<Added<'_>>,
 ) {
-    let channels = norm.check(x, Some(dy), dx.to.as_view());
+    let channels = norm.check(x, Some(dx.to.as_view()), dy);
     let y = added.as_ref().and_then(|added| added.y);
     assert!(added.is_none() || y.is_some() == norm.relu, "y is seen where there is a ReLU");
     let passed = added.and_then(|added| added.pass_on(device, dy));
@@ -163,9 +187,12 @@ pub fn backward(
     let len = |other: &View<'_>| assert_eq!(other.len(), x.len(), "lengths of y and what was added");
     others.iter().flatten().for_each(len);
     gradients.check(channels);
-    let saved = [(); 2].map(|()| saved.take(Format::F32, channels));
+    let of_channels = [(); 2].map(|()| saved.take(Format::F32, channels));
+    let winners = norm.pool.map(|pool| saved.take(Format::U8, pooling::mask(&pool).bytes()));
     match device {
-        Device::Cpu(cpu) => cpu::backward(cpu, norm, ([x, dy], y), saved, dx, gradients),
-        Device::Cuda(cuda) => cuda::backward(cuda, norm, ([x, dy], y), saved, (dx, passed), gradients),
+        Device::Cpu(cpu) => cpu::backward(cpu, norm, ([x, dy], y), of_channels, dx, gradients),
+        Device::Cuda(cuda) => {
+            cuda::backward(cuda, norm, ([x, dy], y), (of_channels, winners), (dx, passed), gradients);
+        }
     }
 }

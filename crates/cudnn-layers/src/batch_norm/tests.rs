@@ -297,7 +297,7 @@ fn infer(
 }
 
 fn norm<'a>(e: &AxisExtents, statistics: Statistics, affine: Affine<'a>, relu: bool) -> BatchNorm<'a> {
-    BatchNorm { extents: *e, statistics, affine, relu }
+    BatchNorm { extents: *e, statistics, affine, relu, pool: None }
 }
 
 /// Forward with `y`, what is saved and the running sums one after the other.

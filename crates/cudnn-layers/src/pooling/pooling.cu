@@ -5,8 +5,6 @@
 // A plane has less than 2^30 elements. In NHWC it is a sample, whose columns are of all channels: neighbouring threads
 // have neighbouring channels, or neighbouring packs of them.
 
-using u8 = unsigned char;
-
 /// As `Planes` of cuda.rs. Rows and columns are outputs' forward, pixels' or strips of pixels' backward.
 struct Planes {
     u64 planes;
@@ -63,38 +61,20 @@ __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out,
     }
 }
 
-/// A NaN wins, and only another NaN beats it. Of pixels that are equal, with their bias, the first wins. `bias` and
-/// `mask` may be null. Where a ReLU makes 0 of the output, it would stop the gradient: then no pixel has won.
+/// Of pixels that are equal, with their bias, the first wins. `bias` and `mask` may be null.
 template <int W, class Tap>
 __device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, const float* __restrict__ bias,
                                             real* __restrict__ y, Tap* __restrict__ mask) {
     Place<W> out(g);
     if (!out.exists) return;
-    float best[W];
-    u32 winner[W];
-    for (int lane = 0; lane < W; lane++) {
-        best[lane] = -__int_as_float(0x7f800000);  // negative infinity
-        winner[lane] = 0xffffffff;  // no pixel won
-    }
+    Maxima<W> maxima;
     Pack<W> biases = of_channels<W>(bias, out.number(g), -0.0f);  // adding -0 changes nothing
     each_pixel(g, out, x, [&](int tap, const Pack<W, real>& pixel) {
 #pragma unroll
-        for (int lane = 0; lane < W; lane++) {
-            float value = pixel.at[lane] + biases.at[lane];
-            bool wins = value > best[lane] || value != value;
-            best[lane] = wins ? value : best[lane];
-            winner[lane] = wins ? tap : winner[lane];
-        }
+        for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, pixel.at[lane] + biases.at[lane]);
     });
-    Pack<W, real> maxima;
-    Pack<W, Tap> winners;
-    for (int lane = 0; lane < W; lane++) {
-        maxima.at[lane] = rectified(g.relu, best[lane]);
-        winners.at[lane] = Tap(g.relu && !(best[lane] > 0) ? 0xffffffff : winner[lane]);
-    }
     u64 output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
-    store<W>(y + output, maxima);
-    if (mask) store<W>(mask + output, winners);
+    maxima.write(g.relu, y + output, mask ? mask + output : nullptr, [](int, float value) { return value; });
 }
 
 /// Pixels of window `index` along one axis, padding included.

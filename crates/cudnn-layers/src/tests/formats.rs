@@ -13,7 +13,8 @@ use crate::scale::{self, Affine, AffineGradients};
 use crate::softmax::{self, LossOptions};
 use crate::{AxisExtents, bias, pooling, testing::gpu};
 use tensor::{
-    ALIGNMENT, Accumulate, Arena, AxisOrder, ElementType, Format, Out, PoolGeometry, Rounding, Span,
+    ALIGNMENT, Accumulate, Arena, AxisOrder, Device, ElementType, Format, Out, PoolGeometry, Rounding, Space,
+    Span,
 };
 
 #[test]
@@ -112,7 +113,7 @@ fn cuda_batch_norms() {
         .flat_map(|&dims| [Statistics::Batch, Statistics::Running].map(|statistics| (dims, statistics)))
     {
         let c = dims[1];
-        let saved = Operand::Bytes(batch_norm::saved(&channels(&dims, Format::F32)).bytes());
+        let saved = Operand::Bytes(batch_norm::saved(&channels(&dims, Format::F32), None).bytes());
         let reads = [blob(&dims, 1), blob(&dims, 2), floats(c, 3), floats(c, 4), blob(&dims, 11)];
         let positive = Operand::Floats(vec![1.5; c]);
         let writes = [
@@ -136,7 +137,7 @@ fn cuda_batch_norms() {
                     unreachable!()
                 };
                 let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
-                let norm = BatchNorm { extents, statistics, affine, relu };
+                let norm = BatchNorm { extents, statistics, affine, relu, pool: None };
                 let [mean, variance, factor] = [mean, variance, factor].map(|view| view.reborrow());
                 let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
                 let other = sum.then_some(added);
@@ -162,6 +163,99 @@ fn cuda_batch_norms() {
             });
         };
         [(true, false), (true, true), (false, true)].iter().for_each(|&(relu, sum)| check_norm(relu, sum));
+    }
+}
+
+/// One operation on a GPU, and one after the other on the processor.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_batch_norms_with_a_pooling_behind() {
+    for ([n, c, h, w], (pad, rounding)) in
+        [[2, 8, 17, 16], [3, 5, 20, 23], [2, 72, 28, 27], [4, 1, 18, 19], [1, 16, 3, 2]].iter().flat_map(
+            |&dims| {
+                [(0, Rounding::Ceil), (1, Rounding::Floor), (1, Rounding::Ceil), (2, Rounding::Floor)]
+                    .map(|how| (dims, how))
+            },
+        )
+    {
+        let pool = PoolGeometry { n, c, h, w, window: [3; 2], stride: [2; 2], pad: [pad; 2], rounding };
+        let Ok(pool) = pool.validate() else { continue };
+        let (image, outputs) = ([n, c, h, w], [n, c, pool.out_h(), pool.out_w()]);
+        let plain = channels(&image, Format::F32);
+        let bytes = |space: Space| Operand::Bytes(space.bytes());
+        let between = Space::of::<f32>(pool.x_len());
+        let reads = [blob(&image, 1), blob(&outputs, 2), floats(c, 3), floats(c, 4)];
+        let writes = [
+            blob(&outputs, 5),
+            blob(&outputs, 6),
+            blob(&image, 7),
+            bytes(batch_norm::saved(&plain, Some(&pool))),
+            floats(c, 8),
+            Operand::Floats(vec![1.5; c]),
+            Operand::Floats(vec![2.0]),
+            floats(c, 9),
+            floats(c, 10),
+            bytes(between),
+            bytes(between),
+        ];
+        let check_pooled = |relu: bool| {
+            let what = format!("{pool:?}, a ReLU: {relu}");
+            check_in(&BOTH[1..], &what, [&reads, &writes], |device, _, reads, writes| {
+                let [x, dy, gamma, beta] = *reads else { unreachable!() };
+                let [y, again, dx, saved, mean, variance, factor, dgamma, dbeta, normal, of_normal] = writes
+                else {
+                    unreachable!()
+                };
+                let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
+                let side_by_side = AxisExtents { outer: plain.per_index(), inner: 1, ..plain };
+                let is_one = matches!(device, Device::Cuda(_));
+                let (extents, pool_behind) = if is_one { (side_by_side, Some(pool)) } else { (plain, None) };
+                let norm =
+                    BatchNorm { extents, statistics: Statistics::Batch, affine, relu, pool: pool_behind };
+                let [mean, variance, factor] = [mean, variance, factor].map(|view| view.reborrow());
+                let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
+                let gradients = AffineGradients {
+                    gamma: Some(dgamma.reborrow().added()),
+                    beta: Some(dbeta.reborrow().added()),
+                };
+                if is_one {
+                    batch_norm::forward(
+                        device,
+                        &norm,
+                        1e-3,
+                        x,
+                        None,
+                        y.reborrow(),
+                        saved.reborrow(),
+                        running,
+                    );
+                    batch_norm::repeat(device, &norm, x, None, again.reborrow(), saved.as_view());
+                    let (saved, dx) = (saved.as_view(), dx.reborrow().added());
+                    return batch_norm::backward(device, &norm, x, saved, dy, dx, gradients, None);
+                }
+                let [mut normal, mut of_normal] =
+                    [normal, of_normal].map(|view| view.reborrow().take(Format::F32, pool.x_len()));
+                let mut saved = saved.reborrow();
+                let mut statistics = saved.take(Format::U8, batch_norm::saved(&plain, None).bytes());
+                let to = (normal.reborrow(), statistics.reborrow());
+                batch_norm::forward(device, &norm, 1e-3, x, None, to.0, to.1, running);
+                for y in [y, again] {
+                    let winners = Some(saved.reborrow());
+                    pooling::forward_max(
+                        device,
+                        &pool,
+                        normal.as_view(),
+                        (None, false),
+                        y.reborrow(),
+                        winners,
+                    );
+                }
+                pooling::backward_max(device, &pool, saved.as_view(), dy, of_normal.reborrow().replaced());
+                let (statistics, dx) = (statistics.as_view(), dx.reborrow().added());
+                batch_norm::backward(device, &norm, x, statistics, of_normal.as_view(), dx, gradients, None);
+            });
+        };
+        [false, true].into_iter().for_each(check_pooled);
     }
 }
 

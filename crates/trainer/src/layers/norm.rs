@@ -1,37 +1,40 @@
 //! The normalisations: `BatchNorm`, with its other half, `Scale`, and `LRN`.
 
 use super::{
-    Absorbed, Backward, Declaration, Declared, Forward, Layer, Out, ParamDeclaration, axis_of, images,
-    order_for,
+    Absorbed, Backward, Declaration, Declared, Forward, Layer, Out, ParamDeclaration, Place, axis_of, images,
+    order_for, pooling::windows,
 };
 use crate::error::BoxError;
-use crate::spec::{BatchNormParams, Filler, LrnParams, Phase, ScaleParams};
+use crate::spec::{BatchNormParams, Filler, LrnParams, Phase, PoolingParams, ScaleParams};
 use cudnn_layers::AxisExtents;
 use cudnn_layers::batch_norm::{self, Added, RunningSums, Statistics};
 use cudnn_layers::lrn::{self, Lrn, Region};
 use cudnn_layers::scale::{self, Affine, AffineGradients};
-use tensor::{Device, Format, TensorType, View};
+use tensor::{Device, Format, PoolGeometry, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are
 /// scale and bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved. A second
-/// bottom, which a file cannot give it, is added to the result ([`join`](crate::net)).
+/// bottom, which is added to the result, and a pooling behind it come from other layers ([`join`](crate::net)).
 pub(super) struct BatchNorm {
     params: BatchNormParams,
     statistics: Statistics,
-    /// Of no element until the layer is declared.
+    pooling: Option<PoolingParams>,
+    /// Of no element until the layer is declared, and so is the pooling.
     extents: AxisExtents,
+    pool: Option<PoolGeometry>,
 }
 
 impl BatchNorm {
-    pub(super) fn new(params: &BatchNormParams, phase: Phase) -> Self {
-        let running = params.use_global_stats.unwrap_or(phase == Phase::Test);
+    pub(super) fn new(params: &BatchNormParams, place: &Place<'_>) -> Self {
+        let running = params.use_global_stats.unwrap_or(place.net.state.phase == Phase::Test);
         let statistics = if running { Statistics::Running } else { Statistics::Batch };
-        Self { params: params.clone(), statistics, extents: AxisExtents::default() }
+        let (params, pooling) = (params.clone(), place.layer.pool.clone());
+        Self { params, statistics, pooling, extents: AxisExtents::default(), pool: None }
     }
 
     fn norm<'a>(&self, params: &[View<'a>], relu: bool) -> batch_norm::BatchNorm<'a> {
-        let &Self { extents, statistics, .. } = self;
-        batch_norm::BatchNorm { extents, statistics, affine: affine(params), relu }
+        let &Self { extents, statistics, pool, .. } = self;
+        batch_norm::BatchNorm { extents, statistics, affine: affine(params), relu, pool }
     }
 }
 
@@ -44,9 +47,17 @@ impl Layer for BatchNorm {
         if let Some(added) = bottoms.get(1).filter(|added| *added != x) {
             return Err(format!("a blob of shape {added} cannot be added to one of {x}"));
         }
-        let extents = AxisExtents::new(x, 1);
+        let mut extents = AxisExtents::new(x, 1);
         if self.statistics == Statistics::Batch && extents.per_index() < 2 {
             return Err("one value per channel has no variance; use a larger mini-batch".to_owned());
+        }
+        let mut top = x.clone();
+        if let Some(pooling) = &self.pooling {
+            let g = windows(pooling, x)?;
+            top = x.with_dims(&[g.n, g.c, g.out_h(), g.out_w()]);
+            // A single channel lies as in NHWC, too.
+            extents = AxisExtents { outer: extents.per_index(), inner: 1, ..extents };
+            self.pool = Some(g);
         }
         let channels = extents.axis;
         self.extents = extents;
@@ -64,10 +75,10 @@ impl Layer for BatchNorm {
             gradients: vec![true; bottoms.len()],
             needs_bottom: true,
             unread_bottoms: bottoms.len() - 1,
-            saved: batch_norm::saved(&extents),
+            saved: batch_norm::saved(&extents, self.pool.as_ref()),
             repeats_from_saved: true,
             absorbs: if bottoms.len() > 1 { Absorbed::BothBySign } else { Absorbed::Both },
-            ..Declaration::one(x.clone())
+            ..Declaration::one(top)
         })
     }
 

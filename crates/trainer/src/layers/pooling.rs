@@ -16,10 +16,15 @@ impl Pooling {
     }
 }
 
+/// The windows over blobs like `x`.
+pub(super) fn windows(params: &PoolingParams, x: &TensorType) -> Result<PoolGeometry, String> {
+    params.geometry(images("pooling", x)?).validate().map_err(|error| error.to_string())
+}
+
 impl Layer for Pooling {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
-        let g = self.params.geometry(images("pooling", x)?).validate().map_err(|error| error.to_string())?;
+        let g = windows(&self.params, x)?;
         self.extents = Some(g);
         let (saved, absorbs) = match self.params.method {
             PoolingMethod::Max => (pooling::mask(&g), Absorbed::Both),

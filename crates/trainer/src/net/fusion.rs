@@ -2,13 +2,16 @@
 
 use super::graph::{Graph, Node};
 use crate::layers::{Absorbed, Need};
-use crate::spec::{Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod};
+use crate::spec::{Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod, PoolingParams};
+use cudnn_layers::batch_norm;
 use std::collections::HashMap;
+use tensor::AxisOrder;
 
-/// `spec`, whose layers read no blob twice, with the same results: a sum of two that alone reads one of them becomes part
-/// of the batch normalisation that this is, in the sum's place. The blobs in between are no more: returns their names,
+/// `spec`, whose layers read no blob twice, with the same results. A sum of two that alone reads one of them becomes part
+/// of the batch normalisation that this is, in the sum's place; and so does, in NHWC, a maximum pooling, in the
+/// normalisation's place, where a ReLU between them comes behind. The blobs in between are no more: returns their names,
 /// too.
-pub(super) fn join(mut spec: NetSpec) -> (NetSpec, Vec<String>) {
+pub(super) fn join(mut spec: NetSpec, order: AxisOrder) -> (NetSpec, Vec<String>) {
     let (mut gone, uses) = (Vec::new(), uses(&spec.layers));
     for index in (0..spec.layers.len()).rev() {
         if let Some(norm) = norm_of_sum(&spec.layers, &uses, index) {
@@ -24,7 +27,19 @@ pub(super) fn join(mut spec: NetSpec) -> (NetSpec, Vec<String>) {
             gone.append(&mut spec.layers[norm].tops);
         }
     }
-    spec.layers.retain(|layer| !(layer.tops.is_empty() && matches!(layer.kind, LayerKind::BatchNorm(_))));
+    for index in (0..spec.layers.len()).filter(|_| order == AxisOrder::Nhwc) {
+        let LayerKind::Pooling(pooling) = spec.layers[index].kind.clone() else { continue };
+        if let Some((norm, relu)) = norm_of_pooling(&spec.layers, index, &pooling) {
+            let tops = std::mem::take(&mut spec.layers[index].tops);
+            spec.layers[norm].pool = Some(pooling);
+            if let Some(relu) = relu {
+                (spec.layers[relu].bottoms, spec.layers[relu].tops) = (tops.clone(), tops.clone());
+            }
+            gone.extend(std::mem::replace(&mut spec.layers[norm].tops, tops));
+        }
+    }
+    let is_joined = |kind: &LayerKind| matches!(kind, LayerKind::BatchNorm(_) | LayerKind::Pooling(_));
+    spec.layers.retain(|layer| !(layer.tops.is_empty() && is_joined(&layer.kind)));
     (spec, gone)
 }
 
@@ -69,6 +84,34 @@ fn norm_of_sum(layers: &[LayerSpec], uses: &HashMap<String, Uses>, index: usize)
         bottoms.len() == 1 && uses[&bottoms[0]].written == 1 && !sum.bottoms.contains(&bottoms[0])
     };
     norms.map(|blob| blob.writer).filter(is_norm).max()
+}
+
+/// The batch normalisation, without a sum, that only the pooling number `index` reads, and a ReLU in place between them.
+fn norm_of_pooling(
+    layers: &[LayerSpec],
+    index: usize,
+    pooling: &PoolingParams,
+) -> Option<(usize, Option<usize>)> {
+    let blob = &layers[index].bottoms[0];
+    let uses = |layer: &LayerSpec| layer.bottoms.contains(blob) || layer.tops.contains(blob);
+    let users: Vec<_> = (0..layers.len()).filter(|&user| uses(&layers[user])).collect();
+    let (norm, relu) = match users[..] {
+        [norm, last] if last == index => (norm, None),
+        [norm, relu, last] if last == index => (norm, Some(relu)),
+        _ => return None,
+    };
+    // Gradients go through all as if nothing were said of them.
+    let is_plain = |layer: usize| layers[layer].propagate_down.is_empty();
+    let is_relu = |relu: usize| {
+        matches!(&layers[relu].kind, LayerKind::ReLU(relu) if relu.negative_slope == 0.0)
+            && is_plain(relu)
+            && layers[relu].tops == layers[relu].bottoms
+    };
+    let is_norm = matches!(&layers[norm].kind, LayerKind::BatchNorm(norm) if norm.use_global_stats != Some(true))
+        && layers[norm].bottoms.len() == 1;
+    let pools = pooling.method == PoolingMethod::Max
+        && pooling.window.is_some_and(|window| batch_norm::can_pool(window, pooling.stride));
+    (is_norm && relu.is_none_or(is_relu) && pools && is_plain(index)).then_some((norm, relu))
 }
 
 /// Lets layers do what ReLUs in place and biases do before or behind them, in the same pass over memory:

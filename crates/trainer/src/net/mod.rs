@@ -76,7 +76,8 @@ impl Net {
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
         let separate = split::separate(spec);
-        let (spec, mut gone) = if training { fusion::join(separate) } else { (separate, Vec::new()) };
+        let order = options.device.format().layout;
+        let (spec, mut gone) = if training { fusion::join(separate, order) } else { (separate, Vec::new()) };
         let layers = (spec.layers.iter())
             .map(|layer| layers::build(&spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;

@@ -41,7 +41,7 @@ macro_rules! layer_types {
             "A power of a linear function"
         Pooling(params: PoolingParams), 1..=1, 1..=1 => Plain(Pooling::new(params)); "Maximum or average of windows"
         LRN(params: LrnParams), 1..=1, 1..=1 => Plain(LrnLayer::new(params)); "Local response normalisation"
-        BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => Plain(BatchNorm::new(params, place.net.state.phase));
+        BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => Plain(BatchNorm::new(params, place));
             "Batch normalisation, with or without scale and bias"
         Scale(params: ScaleParams), 1..=2, 1..=1 => Plain(Scale::new(params));
             "Scale and bias per channel, or the scale that a second bottom holds"

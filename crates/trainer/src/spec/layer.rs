@@ -1,6 +1,6 @@
 //! What every layer has, whatever its type.
 
-use super::{LayerKind, NetState, StateRule, params::params};
+use super::{LayerKind, NetState, PoolingParams, StateRule, params::params};
 use crate::prototxt::{FieldValue, Location, Message, Reader, Result, SourceFile, defaults};
 use std::ops::RangeInclusive;
 
@@ -22,6 +22,7 @@ params! {
         exclude: Vec<StateRule> { layer.read_all("exclude", StateRule::read)? };
             "The states in which it does not; empty for none"
         location: Location { layer.location() }; "Where it stands"
+        pool: Option<PoolingParams> { None }; "A maximum pooling that a batch normalisation does, too; no file says so"
     }
 
     /// One `param { … }`: how one learnable parameter of a layer is trained.
@@ -47,8 +48,20 @@ impl LayerSpec {
         [bottoms, tops]: [Vec<String>; 2],
         location: Location,
     ) -> Self {
-        let (loss_weights, params, propagate_down, include, exclude) = Default::default();
-        Self { name, kind, bottoms, tops, loss_weights, params, propagate_down, include, exclude, location }
+        let (loss_weights, params, propagate_down, include, exclude, pool) = Default::default();
+        Self {
+            name,
+            kind,
+            bottoms,
+            tops,
+            loss_weights,
+            params,
+            propagate_down,
+            include,
+            exclude,
+            location,
+            pool,
+        }
     }
 
     pub(super) fn from_message(source: &SourceFile, message: &Message) -> Result<Self> {

@@ -7,8 +7,8 @@ use crate::net::{Net, RunLayout};
 use crate::spec::{NetSpec, Phase};
 use crate::testing::{Running, build};
 use std::{collections::BTreeMap, path::Path};
-use tensor::Device;
 use tensor::testing::{assert_close, sum_tolerance};
+use tensor::{AxisOrder, Device, Format};
 
 /// A layer `bn` with these fields.
 fn norm(fields: &str) -> String {
@@ -255,6 +255,53 @@ fn not_every_sum_is_part_of_a_batch_normalisation() {
     let options = BuildOptions { device: Device::cpu(), seed: 1, synthetic: None };
     let without_gradients = Net::new(&spec, &options, false).unwrap();
     assert_eq!(without_gradients.graph().nodes.len(), all, "not for training");
+}
+
+/// In NHWC alone; what is computed is compared on a GPU, which alone computes in that order.
+#[test]
+fn a_batch_normalisation_does_the_maximum_pooling_that_alone_reads_it() {
+    let names = |text: &str, order| {
+        let spec = NetSpec::parse(Path::new("net.prototxt"), text).unwrap().for_phase(Phase::Train);
+        let mut device = Device::cpu();
+        device.set_format(Format::F32.in_order(order));
+        let net = Net::new(&spec, &BuildOptions { device, seed: 1, synthetic: None }, true).unwrap();
+        let node = |node: &Node| format!("{} {}", node.spec.name, net.graph().values[node.tops[0]].name);
+        let convert = |node: &&Node| !node.spec.name.ends_with("convert");
+        net.graph().nodes.iter().filter(convert).map(node).collect::<Vec<_>>()
+    };
+    let pool = |fields: &str| {
+        format!("layer {{ name: 'pool' type: 'Pooling' bottom: 'bn' top: 'pool' {fields} }}\n")
+    };
+    let plain = pool("pooling_param { kernel_size: 3 stride: 2 pad: 1 }");
+    let relu = layer("ReLU", "relu", "bn", "bn");
+    let first = format!("{DATA}{}{}", conv("conv", "data"), norm(AFFINE));
+    let joined = |first: &str, between: &str, pool: &str, last: &str| {
+        let names = names(&format!("{first}{between}{pool}{}", head(last)), AxisOrder::Nhwc);
+        names.contains(&"bn pool".to_owned())
+    };
+    let text = format!("{first}{relu}{plain}{}", head("pool"));
+    let behind = ["ip ip", "loss loss"];
+    let expected = |names: &[&'static str]| [&["data data", "conv conv"], names, &behind].concat();
+    assert_eq!(names(&text, AxisOrder::Nhwc), expected(&["bn pool", "relu pool"]));
+    assert_eq!(names(&text, AxisOrder::Nchw), expected(&["bn bn", "relu bn", "pool pool"]));
+    assert!(joined(&first, "", &plain, "pool"));
+    assert!(joined(&first, "", &format!("{plain}{}", sum(["pool", "pool"], "")), "sum"), "a sum behind");
+    for fields in [
+        "pooling_param { kernel_size: 2 stride: 2 }",
+        "pooling_param { kernel_size: 3 stride: 1 }",
+        "pooling_param { pool: AVE kernel_size: 3 stride: 2 }",
+        "pooling_param { global_pooling: true }",
+        "propagate_down: true pooling_param { kernel_size: 3 stride: 2 }",
+    ] {
+        assert!(!joined(&first, "", &pool(fields), "pool"), "{fields}");
+    }
+    let leaky = relu.replace(" }", " relu_param { negative_slope: 0.1 } }");
+    assert!(!joined(&first, &leaky, &plain, "pool"), "a slope");
+    assert!(!joined(&first, &conv("reader", "bn"), &plain, "pool"), "two readers");
+    let behind_sum = format!("{first}{}", sum(["bn", "conv"], "").replace("top: 'sum'", "top: 'bn2'"));
+    assert!(!joined(&behind_sum, "", &plain.replace("'bn'", "'bn2'"), "pool"), "a sum between");
+    let running = first.replace(AFFINE, "batch_norm_param { use_global_stats: true eps: 1 }");
+    assert!(!joined(&running, "", &plain, "pool"), "running statistics");
 }
 
 #[test]

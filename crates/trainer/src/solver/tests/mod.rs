@@ -59,7 +59,7 @@ fn plain(batch: usize) -> String {
     .concat()
 }
 
-/// A residual block with batch norm, and a concatenation behind it.
+/// A residual block with batch norm, pooling before and a concatenation behind it.
 fn residual(batch: usize) -> String {
     let norm = |name: &str, bottom: &str| {
         layer("BatchNorm", name, bottom, name, "batch_norm_param { scale_bias: true }")
@@ -69,9 +69,10 @@ fn residual(batch: usize) -> String {
         conv("conv1", "data", "num_output: 4 kernel_size: 3 pad: 1 bias_term: false"),
         norm("bn1", "conv1"),
         layer("ReLU", "relu1", "bn1", "bn1", ""),
-        conv("conv2", "bn1", "num_output: 4 kernel_size: 3 pad: 1 bias_term: false"),
+        layer("Pooling", "pool1", "bn1", "pool1", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }"),
+        conv("conv2", "pool1", "num_output: 4 kernel_size: 3 pad: 1 bias_term: false"),
         norm("bn2", "conv2"),
-        "layer { name: 'sum' type: 'Eltwise' bottom: 'bn1' bottom: 'bn2' top: 'sum' }\n".to_owned(),
+        "layer { name: 'sum' type: 'Eltwise' bottom: 'pool1' bottom: 'bn2' top: 'sum' }\n".to_owned(),
         layer("ReLU", "relu2", "sum", "sum", ""),
         conv("narrow", "sum", "num_output: 2 kernel_size: 1"),
         "layer { name: 'concat' type: 'Concat' bottom: 'sum' bottom: 'narrow' top: 'concat' }\n".to_owned(),
