@@ -402,8 +402,9 @@ struct RowWalk {
         : first(T(blockDim.x / lanes) * blockIdx.y + threadIdx.x / lanes), step(T(blockDim.x / lanes) * gridDim.y) {}
 };
 
-/// Calls `of(channel)(row)` for a thread's rows, of so many, and its packs of `W` channels; its last row comes first: where
-/// it has just gone through its rows from the first on, the last ones are still in cache.
+/// Calls `of(channel, distance)(row)` for a thread's packs of `W` channels and every `steps`th of its rows, of so many in
+/// all, which lie so far apart. Its last row comes first: where it has just gone through them from the first on, the last
+/// ones are still in cache.
 template <int W, class Of>
 __device__ __forceinline__ void each_row(const Extents& e, i64 rows, Of of, i64 steps = 1) {
     each_column<W>(e, [&](u32 lanes, u64, u64 channel, bool exists) {
@@ -546,9 +547,8 @@ __device__ __forceinline__ void fold_lanes(const double (&sums)[N][SUMS], u32 di
     }
 }
 
-/// As `sum_channels`, where `sum_rows(threads that share a row, channel, sums)` adds up a thread's rows.
-/// What any block has written before it calls `finish`, and what this block writes then, can be read by all threads
-/// afterwards.
+/// As `sum_channels`, where `sum_rows(threads that share a row, channel, sums)` adds up a thread's rows. What any block has
+/// written before it calls `finish`, and what this block writes then, can be read by all threads afterwards.
 template <int W, int SUMS, class SumRows, class Finish>
 __device__ __forceinline__ void sum_columns(const Extents& e, double* partials, SumRows sum_rows, Finish finish) {
     ColumnSums& rows = column_sums();
@@ -730,7 +730,7 @@ __device__ void channel_sums(const real* const (&from)[INPUTS], real* to, const 
 /// `terms(lane, inputs' elements, sums)` that adds an element's, and returns what goes to `to` if this WRITES. To be
 /// launched with a block per channel in x and, in y, the parts into which samples are cut, or, where channels lie side
 /// by side, with SUM_THREADS threads as above, all blocks at once. Where there are several parts, each leaves SUMS
-/// doubles per channel in `partials`, and the last block to end adds them up, in their order.
+/// doubles per channel in `partials`, and the last block to end, or then each, adds them up, in their order.
 template <int SUMS, bool WRITES = false, int INPUTS, class Of, class Finish>
 __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], real* to, const Extents& e,
                                              double* partials, Of of, Finish finish) {
