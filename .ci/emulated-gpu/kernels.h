@@ -106,10 +106,20 @@ constexpr size_t STACK_BYTES = 256 << 10;
 
 struct Block {
     ~Block() {
-        for (Thread& thread : threads) {
-            if (thread.stack) munmap(thread.stack, STACK_BYTES);
-        }
+        for (auto [stacks, bytes] : mapped) munmap(stacks, bytes);
     }
+    // Has so many threads from now on, or more, each with a stack.
+    void grow(unsigned count) {
+        size_t before = threads.size();
+        if (before >= count) return;
+        size_t bytes = (count - before) * STACK_BYTES;
+        void* stacks = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        madvise(stacks, bytes, MADV_NOHUGEPAGE);  // of each stack little is used
+        mapped.emplace_back(stacks, bytes);
+        threads.resize(count);
+        for (size_t i = before; i < count; i++) threads[i].stack = static_cast<char*>(stacks) + (i - before) * STACK_BYTES;
+    }
+    std::vector<std::pair<void*, size_t>> mapped;
     std::vector<Thread> threads;
     unsigned now = 0;
     unsigned turns = 0;
@@ -159,13 +169,9 @@ static void threads_of_stack() {
 }
 
 static void begin(Thread& thread) {
-    if (thread.stack && thread.state == State::Ended) {
+    if (thread.top && thread.state == State::Ended) {
         thread.state = State::Ready;
         return;
-    }
-    if (!thread.stack) {
-        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        thread.stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
     }
     // As `emulated_switch` leaves a stack: six registers and where to go on, aligned as after a call.
     void** top = reinterpret_cast<void**>(static_cast<char*>(thread.stack) + STACK_BYTES - 32);
@@ -207,7 +213,7 @@ static bool release(unsigned count) {
 }
 
 static void run_block(unsigned count) {
-    if (block->threads.size() < count) block->threads.resize(count);
+    block->grow(count);
     for (unsigned i = 0; i < count; i++) begin(block->threads[i]);
     do {
         bool backwards = block->turns++ % 2;
