@@ -366,6 +366,27 @@ struct Maxima {
     }
 };
 
+/// Calls `body(tap, pixel)` for the pixels under a square window that begins at `top` and `left` of an image of h x w
+/// pixels, which lie so far apart. Where there is no pixel another one is read: branches between loads would make each
+/// wait for the one before.
+template <int WINDOW, int W, class Body>
+__device__ __forceinline__ void each_of_square(const real* image, int top, int left, int h, int w, u64 apart,
+                                               Body body) {
+    constexpr int TAPS = WINDOW * WINDOW;
+    Pack<W, real> pixels[TAPS];
+    bool there[TAPS];
+#pragma unroll
+    for (int tap = 0; tap < TAPS; tap++) {
+        int r = top + tap / WINDOW, s = left + tap % WINDOW;
+        there[tap] = u32(r) < u32(h) && u32(s) < u32(w);
+        pixels[tap] = load<W>(image + (there[tap] ? r * w + s : 0) * apart);
+    }
+#pragma unroll
+    for (int tap = 0; tap < TAPS; tap++) {
+        if (there[tap]) body(tap, pixels[tap]);
+    }
+}
+
 // ---- Channels side by side ------------------------------------------------------------------------------------------
 //
 // In NHWC a thread keeps a pack of channels and goes through rows of them; its neighbours have the neighbouring packs,

@@ -349,21 +349,13 @@ __device__ __forceinline__ void pool_columns(const Training& training) {
             windows.find(i, sample, row, column);
             if (row >= windows.out_h || column >= windows.out_w) return;
             const real* image = training.x + sample * (windows.h * windows.w) * e.axis.divisor + channel;
-            Pack<W, real> pixels[9];
-            bool there[9];
-#pragma unroll
-            for (int tap = 0; tap < 9; tap++) {
-                int r = 2 * row - windows.pad_h + tap / 3, s = 2 * column - windows.pad_w + tap % 3;
-                there[tap] = u32(r) < u32(windows.h) && u32(s) < u32(windows.w);
-                if (there[tap]) pixels[tap] = load<W>(image + u64(r * windows.w + s) * e.axis.divisor);
-            }
+            int top = 2 * row - windows.pad_h, left = 2 * column - windows.pad_w;
             Maxima<W> maxima;
+            auto meet = [&](int tap, const Pack<W, real>& x) {
 #pragma unroll
-            for (int tap = 0; tap < 9; tap++) {
-                if (!there[tap]) continue;
-#pragma unroll
-                for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, sign[lane] * pixels[tap].at[lane]);
-            }
+                for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, sign[lane] * x.at[lane]);
+            };
+            each_of_square<3, W>(image, top, left, windows.h, windows.w, e.axis.divisor, meet);
             u64 window = (sample * windows.out_h + row) * windows.out_w + column, at = window * e.axis.divisor + channel;
             maxima.write(training.relu, training.y + at, windows.winners ? windows.winners + at : nullptr,
                          [&](int lane, float largest) { return lines(lane, sign[lane] * largest); });

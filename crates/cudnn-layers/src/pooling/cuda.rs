@@ -8,8 +8,8 @@ use tensor::{Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut};
 
 sources!("pooling.cu");
 
-/// `PIXELS` of `pooling.cu`, for single channels and for packs of them.
-const PIXELS: [usize; 2] = [8, 2];
+/// `TILE_ROWS` and `TILE_COLUMNS` of `pooling.cu`, for single channels and for packs of them.
+const TILES: [[usize; 2]; 2] = [[8, 1], [2, 2]];
 
 pub(super) fn forward_max(
     cuda: &Cuda,
@@ -19,7 +19,12 @@ pub(super) fn forward_max(
     y: ViewMut<'_>,
     mut mask: Option<ViewMut<'_>>,
 ) {
-    let function = if tap_size(g) == 1 { "max_pool_forward_u8" } else { "max_pool_forward_u32" };
+    let function = match g.window {
+        [2, 2] => "max_pool_forward_2",
+        [3, 3] => "max_pool_forward_3",
+        _ if tap_size(g) == 1 => "max_pool_forward_u8",
+        _ => "max_pool_forward_u32",
+    };
     let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
     let launch =
         Launch { relu, ..Launch::new(g, x, y.as_view(), [x.numbers(), numbers(bias), y.numbers(), mask]) };
@@ -31,17 +36,19 @@ pub(super) fn forward_max(
 pub(super) fn backward_max(cuda: &Cuda, g: &PoolGeometry, mask: View<'_>, dy: View<'_>, dx: Out<'_>) {
     let Out { to: dx, accumulate } = dx;
     let launch = Launch::new(g, dx.as_view(), dy, [mask.address::<u8>(), dy.numbers(), dx.numbers()]);
-    let strips = (g.h + g.pad[0]).div_ceil(PIXELS[usize::from(launch.pack > 1)]);
-    let (function, rows) = match (g.window, g.stride) {
-        ([2, 2], [2, 2]) => ("max_pool_backward_2_2", strips),
-        ([3, 3], [2, 2]) => ("max_pool_backward_3_2", strips),
-        ([3, 3], [1, 1]) => ("max_pool_backward_3_1", strips),
-        _ if tap_size(g) == 1 => ("max_pool_backward_u8", g.h),
-        _ => ("max_pool_backward_u32", g.h),
+    let [rows, columns] = TILES[usize::from(launch.pack > 1)];
+    let padded_columns = if columns > 1 { g.w + g.pad[1] } else { g.w };
+    let tiles = [(g.h + g.pad[0]).div_ceil(rows), padded_columns.div_ceil(columns)];
+    let (function, threads) = match (g.window, g.stride) {
+        ([2, 2], [2, 2]) => ("max_pool_backward_2_2", tiles),
+        ([3, 3], [2, 2]) => ("max_pool_backward_3_2", tiles),
+        ([3, 3], [1, 1]) => ("max_pool_backward_3_1", tiles),
+        _ if tap_size(g) == 1 => ("max_pool_backward_u8", [g.h, g.w]),
+        _ => ("max_pool_backward_u32", [g.h, g.w]),
     };
     // SAFETY: `(Planes g, const Tap* mask, const real* dy, real* dx, int add)`; the contract has checked the lengths.
     // Tap numbers are only compared, never used as offsets.
-    unsafe { launch.over(cuda, function, [rows, g.w], Some(accumulate)) };
+    unsafe { launch.over(cuda, function, threads, Some(accumulate)) };
 }
 
 pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {

@@ -1,11 +1,10 @@
 // Maximum and average pooling. Forward, a thread has an output; backward, a thread has a pixel, or for common maxima a
-// few of a column, and looks through the windows over it. So every element is written once, by one thread, in a fixed
-// order.
+// tile of them, and looks through the windows over it. So every element is written once, by one thread, in a fixed order.
 //
 // A plane has less than 2^30 elements. In NHWC it is a sample, whose columns are of all channels: neighbouring threads
 // have neighbouring channels, or neighbouring packs of them.
 
-/// As `Planes` of cuda.rs. Rows and columns are outputs' forward, pixels' or strips of pixels' backward.
+/// As `Planes` of cuda.rs. Rows and columns are outputs' forward, pixels' or tiles of pixels' backward.
 struct Planes {
     u64 planes;
     int h, w, out_h, out_w;
@@ -48,12 +47,14 @@ struct Place {
     }
 };
 
-/// Calls `body(tap, pixel)` for the pixels under the window of an output in row-major order.
-template <int W, class Body>
+/// Calls `body(tap, pixel)` for the pixels under the window of an output in row-major order. The window is a square of
+/// WINDOW x WINDOW, or else any.
+template <int WINDOW = 0, int W, class Body>
 __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out, const real* x, Body body) {
     int top = out.row * g.stride_h - g.pad_h, left = out.column * g.stride_w - g.pad_w;
-    int r_end = min(g.window_h, g.h - top), s_end = min(g.window_w, g.w - left);
     x += out.first(g.h * g.w);
+    if constexpr (WINDOW > 0) return each_of_square<WINDOW, W>(x, top, left, g.h, g.w, out.at(1), body);
+    int r_end = min(g.window_h, g.h - top), s_end = min(g.window_w, g.w - left);
     for (int r = max(0, -top); r < r_end; r++) {
         for (int s = max(0, -left); s < s_end; s++) {
             body(r * g.window_w + s, load<W>(x + out.at((top + r) * g.w + left + s)));
@@ -62,14 +63,14 @@ __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out,
 }
 
 /// Of pixels that are equal, with their bias, the first wins. `bias` and `mask` may be null.
-template <int W, class Tap>
+template <int WINDOW, int W, class Tap>
 __device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, const float* __restrict__ bias,
                                             real* __restrict__ y, Tap* __restrict__ mask) {
     Place<W> out(g);
     if (!out.exists) return;
     Maxima<W> maxima;
     Pack<W> biases = of_channels<W>(bias, out.number(g), -0.0f);  // adding -0 changes nothing
-    each_pixel(g, out, x, [&](int tap, const Pack<W, real>& pixel) {
+    each_pixel<WINDOW>(g, out, x, [&](int tap, const Pack<W, real>& pixel) {
 #pragma unroll
         for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, pixel.at[lane] + biases.at[lane]);
     });
@@ -91,9 +92,9 @@ __device__ __forceinline__ float size(const Planes& g, int p, int q) {
 
 /// Puts `sums` to pixel (row, column) of the image, or adds them.
 template <int W>
-__device__ __forceinline__ void put_pixel(const Planes& g, const Place<W>& place, int row, real* dx, bool add,
-                                          const float (&sums)[W]) {
-    dx += place.first(g.h * g.w) + place.at(row * g.w + place.column);
+__device__ __forceinline__ void put_pixel(const Planes& g, const Place<W>& place, int row, int column, real* dx,
+                                          bool add, const float (&sums)[W]) {
+    dx += place.first(g.h * g.w) + place.at(row * g.w + column);
     Pack<W, real> pixel;
     if (add) pixel = load<W>(dx);
     for (int lane = 0; lane < W; lane++) put(add, &pixel.at[lane], sums[lane]);
@@ -112,7 +113,7 @@ __device__ __forceinline__ void gather(const Planes& g, const Place<W>& pixel, r
     for (; p < p_end; p++) {
         for (int q = first_q; q < q_end; q++) share(p, q, sums);
     }
-    put_pixel(g, pixel, pixel.row, dx, add, sums);
+    put_pixel(g, pixel, pixel.row, pixel.column, dx, add, sums);
 }
 
 template <int W, class Tap>
@@ -133,51 +134,57 @@ __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restr
     });
 }
 
-/// Pixels that a thread has in `max_backward_strip`, one below the other. Strips begin at multiples of this in the
-/// padded image, so that the windows over each of them are known to the compiler.
+/// Rows and columns of the tile of pixels that a thread has in `max_backward_tile`. Tiles begin at multiples of these in the
+/// padded image, so that the compiler knows which windows lie over which pixels; only a single column may lie anywhere.
 template <int W>
-constexpr int PIXELS = W == 1 ? 8 : 2;
+constexpr int TILE_ROWS = W == 1 ? 8 : 2;
+template <int W>
+constexpr int TILE_COLUMNS = W == 1 ? 1 : 2;
 
 template <int WINDOW, int STRIDE, int W>
-__device__ __forceinline__ void max_backward_strip(const Planes& g, const u8* __restrict__ mask,
-                                                   const real* __restrict__ dy, real* __restrict__ dx, bool add) {
-    static_assert(PIXELS<W> % STRIDE == 0, "every strip begins at the first row of a window");
+__device__ __forceinline__ void max_backward_tile(const Planes& g, const u8* __restrict__ mask,
+                                                  const real* __restrict__ dy, real* __restrict__ dx, bool add) {
+    constexpr int ROWS = TILE_ROWS<W>, COLUMNS = TILE_COLUMNS<W>;
+    static_assert(ROWS % STRIDE == 0 && (COLUMNS == 1 || COLUMNS % STRIDE == 0), "tiles begin where windows do");
     Place<W> place(g);
     if (!place.exists) return;
-    // Windows over a pixel along an axis, but for the nearest; as many begin above the strip.
+    // Windows over a pixel along an axis, but for the nearest; as many begin before the tile.
     constexpr int MORE = (WINDOW - 1) / STRIDE;
-    int column = place.column + g.pad_w, top = place.row * (PIXELS<W> / STRIDE);
+    int top = place.row * ROWS, left = COLUMNS == 1 ? place.column + g.pad_w : place.column * COLUMNS;
+    int past = COLUMNS == 1 ? left % STRIDE : 0;  // columns from where the nearest window begins
     mask += place.first(g.out_h * g.out_w);
     dy += place.first(g.out_h * g.out_w);
-    float sums[PIXELS<W>][W] = {};
+    float sums[ROWS][COLUMNS][W] = {};
 #pragma unroll
-    for (int i = -MORE; i < PIXELS<W> / STRIDE; i++) {
+    for (int i = -MORE; i < ROWS / STRIDE; i++) {
 #pragma unroll
-        for (int j = MORE; j >= 0; j--) {
-            int p = top + i, q = column / STRIDE - j;
-            // The tap over the strip's column in the first row of the window.
-            int tap = column % STRIDE + j * STRIDE;
-            bool exists = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w) && tap < WINDOW;
+        for (int j = -MORE; j * STRIDE < COLUMNS; j++) {
+            int p = top / STRIDE + i, q = left / STRIDE + j;
+            bool exists = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w);
             int output = exists ? place.at(p * g.out_w + q) : 0;
             auto winners = load<W>(mask + output);
             auto gradients = load<W>(dy + output);
 #pragma unroll
-            for (int lane = 0; lane < W; lane++) {
-                int winner = exists ? winners.at[lane] - tap : -1;
+            for (int lane = 0; lane < W; lane++) winners.at[lane] = exists ? winners.at[lane] : 0xff;
 #pragma unroll
-                for (int r = 0; r < WINDOW; r++) {
-                    int pixel = i * STRIDE + r;
-                    if (pixel >= 0 && pixel < PIXELS<W> && winner == r * WINDOW) {
-                        sums[pixel][lane] += gradients.at[lane];
-                    }
+            for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
+                int row = pixel / COLUMNS, column = pixel % COLUMNS;
+                int r = row - i * STRIDE, s = column + past - j * STRIDE;
+                if (r < 0 || r >= WINDOW || COLUMNS > 1 && (s < 0 || s >= WINDOW)) continue;
+                int tap = s < WINDOW ? r * WINDOW + s : -1;
+#pragma unroll
+                for (int lane = 0; lane < W; lane++) {
+                    if (winners.at[lane] == tap) sums[row][column][lane] += gradients.at[lane];
                 }
             }
         }
     }
 #pragma unroll
-    for (int pixel = 0; pixel < PIXELS<W>; pixel++) {
-        int row = place.row * PIXELS<W> + pixel - g.pad_h;
-        if (u32(row) < u32(g.h)) put_pixel(g, place, row, dx, add, sums[pixel]);
+    for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
+        int row = top + pixel / COLUMNS - g.pad_h, column = left + pixel % COLUMNS - g.pad_w;
+        if (u32(row) < u32(g.h) && u32(column) < u32(g.w)) {
+            put_pixel(g, place, row, column, dx, add, sums[pixel / COLUMNS][pixel % COLUMNS]);
+        }
     }
 }
 
@@ -217,17 +224,20 @@ __device__ __forceinline__ void average_backward(const Planes& g, const real* __
             __VA_ARGS__;                                                                                               \
         }                                                                                                              \
     }
-#define MAX_FORWARD(name, Tap)                                                                                         \
-    POOLING(name, (Planes g, const real* x, const float* bias, real* y, Tap* mask), max_forward<W>(g, x, bias, y, mask))
+#define MAX_FORWARD(name, Tap, WINDOW)                                                                                 \
+    POOLING(name, (Planes g, const real* x, const float* bias, real* y, Tap* mask),                                    \
+            max_forward<WINDOW, W>(g, x, bias, y, mask))
 #define MAX_BACKWARD(name, Tap, ...)                                                                                   \
     POOLING(name, (Planes g, const Tap* mask, const real* dy, real* dx, int add), __VA_ARGS__(g, mask, dy, dx, add))
 
-MAX_FORWARD(max_pool_forward_u8, u8)
+MAX_FORWARD(max_pool_forward_2, u8, 2)
+MAX_FORWARD(max_pool_forward_3, u8, 3)
+MAX_FORWARD(max_pool_forward_u8, u8, 0)
 /// For windows of 256 taps and more, whose numbers do not fit a byte.
-MAX_FORWARD(max_pool_forward_u32, u32)
-MAX_BACKWARD(max_pool_backward_2_2, u8, max_backward_strip<2, 2, W>)
-MAX_BACKWARD(max_pool_backward_3_2, u8, max_backward_strip<3, 2, W>)
-MAX_BACKWARD(max_pool_backward_3_1, u8, max_backward_strip<3, 1, W>)
+MAX_FORWARD(max_pool_forward_u32, u32, 0)
+MAX_BACKWARD(max_pool_backward_2_2, u8, max_backward_tile<2, 2, W>)
+MAX_BACKWARD(max_pool_backward_3_2, u8, max_backward_tile<3, 2, W>)
+MAX_BACKWARD(max_pool_backward_3_1, u8, max_backward_tile<3, 1, W>)
 MAX_BACKWARD(max_pool_backward_u8, u8, max_backward<W>)
 MAX_BACKWARD(max_pool_backward_u32, u32, max_backward<W>)
 POOLING(average_pool_forward, (Planes g, const real* x, real* y), average_forward<W>(g, x, y))
