@@ -40,7 +40,8 @@ fn work(
     let &Neighbourhood { extents, half, constant, beta, factors } = near;
     let half = half.map(|half| half as i32);
     let mut constants = Constants { constant, beta, factors, half, segments: 1 };
-    if half != [2, 0] || extents.is_empty() {
+    // Where channels lie side by side, threads that walk along them would read and write far from each other.
+    if half != [2, 0] || extents.inner == 1 || extents.is_empty() {
         return (any, threads(extents.len()), constants);
     }
     // Channels are cut into segments where there are not enough pixels for a thread each.
