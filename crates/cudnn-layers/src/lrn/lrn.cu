@@ -1,6 +1,6 @@
 // Local response normalisation: a thread has an element and looks at the rows and columns around it, or, across five
-// channels that lie apart, it walks along some channels of a pixel. It sums a neighbourhood again for every element: differences of
-// running sums would lose digits.
+// channels that lie apart, it walks along some channels of a pixel. It sums a neighbourhood again for every element:
+// differences of running sums would lose digits.
 
 /// As `Constants` of cuda.rs. `forward_factor` is alpha / count and `backward_factor` 2 alpha beta / count.
 struct Lrn {

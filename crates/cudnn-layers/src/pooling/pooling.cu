@@ -165,7 +165,7 @@ __device__ __forceinline__ void max_backward_tile(const Planes& g, const u8* __r
             auto winners = load<W>(mask + output);
             auto gradients = load<W>(dy + output);
 #pragma unroll
-            for (int lane = 0; lane < W; lane++) winners.at[lane] = exists ? winners.at[lane] : 0xff;
+            for (int lane = 0; lane < W; lane++) winners.at[lane] = exists ? winners.at[lane] : 0xff;  // none won
 #pragma unroll
             for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
                 int row = pixel / COLUMNS, column = pixel % COLUMNS;
