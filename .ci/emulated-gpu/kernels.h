@@ -60,7 +60,8 @@ static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline double __dadd_rn(double a, double b) { return a + b; }
 static inline double __dmul_rn(double a, double b) { return a * b; }
-static inline float rsqrtf(float value) { return 1 / sqrtf(value); }
+static inline float __fdividef(float a, float b) { return a / b; }
+#define __log2f log2f
 static inline int __clz(int value) { return value ? __builtin_clz(value) : 32; }
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return (unsigned __int128)a * b >> 64;

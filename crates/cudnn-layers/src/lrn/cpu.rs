@@ -2,19 +2,22 @@
 //! neighbouring rows, and then over the neighbouring columns.
 
 use super::Neighbourhood;
+use crate::AxisExtents;
 use crate::cpu_loops::{for_each_column_block, inlined, items_per_task, put};
 use std::ops::Range;
 use tensor::{Cpu, Out, View, ViewMut};
 
 /// Room for the terms of one neighbourhood's rows and two rows of sums: half of a first-level cache.
 const ROOM: usize = 6144;
+/// The widest block of columns.
+const MAX_WIDTH: usize = 1024;
 
 impl Neighbourhood {
     /// The widest block of columns, in whole vectors, and the rows of terms that are kept: all of a neighbourhood's if
     /// they fit, else one, so that terms are computed again for every row that needs them.
     fn block(&self) -> (usize, usize) {
         let (rows, margins) = (2 * self.half[0] + 1, 2 * self.half[1]);
-        let width = |kept: usize| (ROOM / (kept + 2)).saturating_sub(margins).min(1024) / 16 * 16;
+        let width = |kept: usize| (ROOM / (kept + 2)).saturating_sub(margins).min(MAX_WIDTH) / 16 * 16;
         if width(rows) > 0 { (width(rows), rows) } else { (width(1), 1) }
     }
 }
@@ -79,41 +82,112 @@ pub(super) fn three_quarters(scale: f32) -> f32 {
     1.0 / (root * root.sqrt())
 }
 
-/// `scale^-beta`.
-#[inline(always)]
-fn power(beta: f32, scale: f32) -> f32 {
-    if beta == 0.75 { three_quarters(scale) } else { scale.powf(-beta) }
+/// Calls a function with `scale^-beta`: loops over elements are compiled for either, as they would not be vectorised with
+/// a choice within.
+macro_rules! by_power {
+    ($beta:expr, $function:ident($($argument:expr),*)) => {
+        match $beta {
+            0.75 => $function(three_quarters, $($argument),*),
+            beta => $function(|scale| scale.powf(-beta), $($argument),*),
+        }
+    };
 }
 
-pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>, scale: ViewMut<'_>) {
-    let (x, out) = (x.host::<f32>(), [y, scale].map(ViewMut::into_host));
+#[inline(always)]
+fn squares(x: &[f32], range: Range<usize>, to: &mut [f32]) {
+    to.iter_mut().zip(&x[range]).for_each(|(to, &x)| *to = x * x);
+}
+
+/// `scale` of a range within a row: what is known, or else, across channels, computed as [`forward`] does.
+#[inline(always)]
+fn scale_of(near: &Neighbourhood, known: Option<&[f32]>, x: &[f32], range: Range<usize>, to: &mut [f32]) {
+    if let Some(known) = known {
+        return to.copy_from_slice(&known[range]);
+    }
+    let AxisExtents { axis, inner, .. } = near.extents;
+    let row = range.start / inner % axis;
+    to.fill(0.0);
+    for other in row.saturating_sub(near.half[0])..(row + near.half[0] + 1).min(axis) {
+        let start = range.start + other * inner - row * inner;
+        for (sum, &x) in to.iter_mut().zip(&x[start..]) {
+            *sum += x * x;
+        }
+    }
+    for sum in to {
+        *sum = near.constant + near.factors[0] * *sum;
+    }
+}
+
+pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>) {
+    by_power!(near.beta, forward_by(cpu, near, x, y));
+}
+
+fn forward_by(
+    power: impl Fn(f32) -> f32 + Sync,
+    cpu: &Cpu,
+    near: &Neighbourhood,
+    x: View<'_>,
+    y: ViewMut<'_>,
+) {
+    let x = x.host::<f32>();
     inlined!(
-        for_each_sum(cpu, near, out),
-        |range, to| to.iter_mut().zip(&x[range]).for_each(|(to, &x)| *to = x * x),
-        |range, sums, [y, scale]| {
-            for (((y, scale), &x), &sum) in y.iter_mut().zip(scale).zip(&x[range]).zip(sums) {
-                *scale = near.constant + near.factors[0] * sum;
-                *y = x * power(near.beta, *scale);
+        for_each_sum(cpu, near, [y.into_host()]),
+        |range, to| squares(x, range, to),
+        |range, sums, [y]| {
+            for ((y, &x), &sum) in y.iter_mut().zip(&x[range]).zip(sums) {
+                *y = x * power(near.constant + near.factors[0] * sum);
             }
         }
     );
 }
 
-/// The inputs are `x`, `scale` and `dy`. What is summed are the ratios `dy * x * scale^(-beta - 1)`.
-pub(super) fn backward(cpu: &Cpu, near: &Neighbourhood, inputs: [View<'_>; 3], dx: Out<'_>) {
-    let (inputs, (dx, accumulate)) = (inputs.map(|input| input.host::<f32>()), dx.into_host());
+pub(super) fn backward(
+    cpu: &Cpu,
+    near: &Neighbourhood,
+    inputs: [View<'_>; 2],
+    dx: Out<'_>,
+    scale: Option<ViewMut<'_>>,
+) {
+    by_power!(near.beta, backward_by(cpu, near, inputs, dx, scale));
+}
+
+/// What is summed are the ratios `dy * x * scale^(-beta - 1)`.
+fn backward_by(
+    power: impl Fn(f32) -> f32 + Sync,
+    cpu: &Cpu,
+    near: &Neighbourhood,
+    inputs: [View<'_>; 2],
+    dx: Out<'_>,
+    scale: Option<ViewMut<'_>>,
+) {
+    let ([x, dy], (dx, accumulate)) = (inputs.map(|input| input.host::<f32>()), dx.into_host());
+    let known = scale.map(|scale| {
+        let scale = scale.into_host::<f32>();
+        inlined!(
+            for_each_sum(cpu, near, [&mut *scale]),
+            |range, to| squares(x, range, to),
+            |_, sums, [scale]| {
+                let scales = scale.iter_mut().zip(sums);
+                scales.for_each(|(scale, sum)| *scale = near.constant + near.factors[0] * sum);
+            }
+        );
+        &*scale
+    });
     inlined!(
         for_each_sum(cpu, near, [dx]),
         |range, to| {
-            let [x, scale, dy] = inputs.map(|input| &input[range.clone()]);
-            for (((to, &x), &scale), &dy) in to.iter_mut().zip(x).zip(scale).zip(dy) {
-                *to = dy * x * (power(near.beta, scale) / scale);
+            scale_of(near, known, x, range.clone(), to);
+            for ((to, &x), &dy) in to.iter_mut().zip(&x[range.clone()]).zip(&dy[range]) {
+                *to = dy * x * (power(*to) / *to);
             }
         },
         |range, sums, [dx]| {
-            let [x, scale, dy] = inputs.map(|input| &input[range.clone()]);
-            for ((((dx, &x), &scale), &dy), &sum) in dx.iter_mut().zip(x).zip(scale).zip(dy).zip(sums) {
-                put(accumulate, dx, dy * power(near.beta, scale) - near.factors[1] * x * sum);
+            let scale = &mut [0.0; MAX_WIDTH][..range.len()];
+            scale_of(near, known, x, range.clone(), scale);
+            let (factor, accumulate) = (near.factors[1], accumulate);
+            let inputs = scale.iter().zip(&x[range.clone()]).zip(&dy[range]);
+            for ((dx, ((&scale, &x), &dy)), &sum) in dx.iter_mut().zip(inputs).zip(sums) {
+                put(accumulate, dx, dy * power(scale) - factor * x * sum);
             }
         }
     );

@@ -1,64 +1,73 @@
 //! Local response normalisation on the GPU.
 
 use super::Neighbourhood;
-use crate::cuda_launches::{Extents, add, launch, of_type, sources, threads};
+use crate::cuda_launches::{Divisor, Extents, add, launch, of_channels, sources, threads};
 use bytemuck::{Pod, Zeroable};
-use tensor::cuda::{Cuda, Grid};
+use tensor::cuda::Cuda;
 use tensor::{Out, View, ViewMut};
 
 sources!("lrn.cu");
 
-/// Fewest channels of a segment: every segment reads four channels of its neighbours once more.
-const SEGMENT: usize = 16;
-/// Threads per multiprocessor that keep memory busy: two times as many as run at once.
-const WANTED_THREADS: usize = 4096;
-
-pub(super) fn forward(cuda: &Cuda, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>, scale: ViewMut<'_>) {
-    let (function, grid, lrn) = work(cuda, near, ["lrn_forward_5", "lrn_forward"]);
-    let (extents, place) = (Extents::new(&near.extents), of_type(&[Some(x), Some(y.as_view())]));
-    let (from, to, scale) = (x.numbers(), y.numbers(), &mut { scale });
-    // SAFETY: `(Lrn lrn, Extents e, const real* x, real* y, float* scale)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, to, scale]) };
+pub(super) fn forward(cuda: &Cuda, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>) {
+    let place = of_channels(cuda, &[Some(x), Some(y.as_view())], &near.extents).0;
+    let (lrn, extents) = (Constants::new(near, x), Extents::new(&near.extents));
+    let (function, count) =
+        if near.is_five() { ("lrn_forward_5", lrn.runs(near)) } else { ("lrn_forward", x.len()) };
+    let (from, to) = (x.numbers(), y.numbers());
+    // SAFETY: `(Lrn lrn, Extents e, const real* x, real* y)`; the contract has checked the lengths.
+    unsafe { launch!(cuda, place, function, threads(count), [&lrn, &extents, from, to]) };
 }
 
-pub(super) fn backward(cuda: &Cuda, near: &Neighbourhood, [x, scale, dy]: [View<'_>; 3], dx: Out<'_>) {
-    let (function, grid, lrn) = work(cuda, near, ["lrn_backward_5", "lrn_backward"]);
-    let (extents, add) = (Extents::new(&near.extents), add(dx.accumulate));
-    let place = of_type(&[Some(x), Some(dy), Some(dx.to.as_view())]);
-    let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.to.numbers());
-    // SAFETY: `(Lrn lrn, Extents e, const real* x, const float* scale, const real* dy, real* dx, int add)`; the
-    // contract has checked the lengths.
-    unsafe { launch!(cuda, place, function, grid, [&lrn, &extents, from, scale, gradient, to, add]) };
-}
-
-/// The CUDA kernel for five channels, or that for any neighbourhood, with its grid and constants.
-fn work(
+pub(super) fn backward(
     cuda: &Cuda,
     near: &Neighbourhood,
-    [five, any]: [&'static str; 2],
-) -> (&'static str, Grid, Constants) {
-    let &Neighbourhood { extents, half, constant, beta, factors } = near;
-    let half = half.map(|half| half as i32);
-    let mut constants = Constants { constant, beta, factors, half, segments: 1 };
-    // Where channels lie side by side, threads that walk along them would read and write far from each other.
-    if half != [2, 0] || extents.inner == 1 || extents.is_empty() {
-        return (any, threads(extents.len()), constants);
+    [x, dy]: [View<'_>; 2],
+    dx: Out<'_>,
+    scale: Option<ViewMut<'_>>,
+) {
+    let place = of_channels(cuda, &[Some(x), Some(dy), Some(dx.to.as_view())], &near.extents).0;
+    let (lrn, extents, add) = (Constants::new(near, x), Extents::new(&near.extents), add(dx.accumulate));
+    let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.to.numbers());
+    let Some(mut scale) = scale else {
+        let grid = threads(lrn.runs(near));
+        // SAFETY: `(Lrn lrn, Extents e, const real* x, const real* dy, real* dx, int add)`; the contract has checked the
+        // lengths.
+        unsafe { launch!(cuda, place, "lrn_backward_5", grid, [&lrn, &extents, from, gradient, to, add]) };
+        return;
+    };
+    let (grid, scale) = (threads(x.len()), scale.address::<f32>());
+    // SAFETY: `(Lrn lrn, Extents e, const real* x, float* scale)`, and those with `dy`, `dx` and `add`; the contract has
+    // checked the lengths.
+    unsafe {
+        launch!(cuda, place, "lrn_scale", grid, [&lrn, &extents, from, scale]);
+        launch!(cuda, place, "lrn_backward", grid, [&lrn, &extents, from, scale, gradient, to, add]);
     }
-    // Channels are cut into segments where there are not enough pixels for a thread each.
-    let wanted = (WANTED_THREADS * cuda.multiprocessors() as usize).div_ceil(extents.per_index());
-    constants.segments = wanted.min(extents.axis / SEGMENT).clamp(1, 256) as u32;
-    let mut grid = threads(extents.per_index());
-    grid.blocks[0] *= constants.segments;
-    (five, grid, constants)
 }
 
 /// `Lrn` of `lrn.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(C)]
 struct Constants {
+    /// Of a pixel's channels.
+    runs: Divisor,
     constant: f32,
     beta: f32,
     factors: [f32; 2],
     half: [i32; 2],
-    segments: u32,
+}
+
+impl Constants {
+    fn new(near: &Neighbourhood, x: View<'_>) -> Self {
+        let &Neighbourhood { extents, half, constant, beta, factors } = near;
+        // `RUN` of `lrn.cu`.
+        let run = if extents.inner == 1 { 16 / x.format().dtype.bytes() } else { 4 };
+        let runs = extents.axis.div_ceil(run).max(1);
+        let runs = Divisor::new(runs, extents.per_index() * runs);
+        Self { runs, constant, beta, factors, half: half.map(|half| half as i32) }
+    }
+
+    /// Runs of all pixels.
+    fn runs(&self, near: &Neighbourhood) -> usize {
+        self.runs.divisor as usize * near.extents.per_index()
+    }
 }

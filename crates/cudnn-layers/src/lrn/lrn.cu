@@ -1,100 +1,128 @@
-// Local response normalisation: a thread has an element and looks at the rows and columns around it, or, across five
-// channels that lie apart, it walks along some channels of a pixel. It sums a neighbourhood again for every element:
-// differences of running sums would lose digits.
+// Local response normalisation. Across five channels a thread has a run of channels of a pixel and reads all that is around
+// them at once; elsewhere it has an element and looks at the rows and columns around it. A neighbourhood is summed again
+// for every element: differences of running sums would lose digits.
 
 /// As `Constants` of cuda.rs. `forward_factor` is alpha / count and `backward_factor` 2 alpha beta / count.
 struct Lrn {
+    Divisor runs;
     float constant, beta, forward_factor, backward_factor;
     int half_rows, half_columns;
-    u32 segments;
 };
 
-/// Functions of a scale: `power`, its -beta th power, and `ratio`, that divided by the scale.
+/// Functions of a scale: `power`, its -beta th power, and `ratio`, that divided by the scale, to some seven units in the
+/// last place for the scales of published nets.
 struct Powers {
     float power, ratio;
 
-    __device__ __forceinline__ Powers(float beta, float scale) {
-        if (beta == 0.75f) {
-            // Every published net's: `1 / sqrt(scale) * sqrt(1 / sqrt(scale))`, to about four units in the last place.
-            float inverse_root, root_of_it;
-            asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse_root) : "f"(scale));
-            asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root_of_it) : "f"(inverse_root));
-            power = inverse_root * root_of_it;
-            ratio = power * (inverse_root * inverse_root);
-        } else {
-            power = powf(scale, -beta);
-            ratio = power / scale;
-        }
-    }
+    __device__ __forceinline__ Powers(float beta, float scale)
+        : power(exp2f(-beta * __log2f(scale))), ratio(__fdividef(power, scale)) {}
 };
 
 // ---- Across five channels -------------------------------------------------------------------------------------------
 
-/// The channels [first, last) of one pixel, which a thread has.
-struct Walk {
-    u64 pixel, step;  // in channel 0, and between channels
-    int first, last, channels;
-    bool exists;
+/// Channels on either side, and those of a run. Where channels lie side by side, a pack of them is one; elsewhere longer
+/// runs read less twice, from cache, but keep fewer threads busy.
+constexpr int SIDE = 2;
+constexpr int RUN = CHANNELS_LAST ? PACK : 4;
 
-    /// The channels are cut into segments. Neighbouring blocks have those of the same pixels: they read some in common.
-    __device__ __forceinline__ Walk(const Lrn& lrn, const Extents& e) {
-        u32 segment = blockIdx.x % lrn.segments;
-        u64 index = u64(blockIdx.x / lrn.segments) * blockDim.x + threadIdx.x, sample = e.inner.divide(index);
-        step = e.inner.divisor;
-        channels = int(e.axis.divisor);
-        pixel = sample * channels * step + index - sample * step;
-        first = int(u32(channels) * segment / lrn.segments);
-        last = int(u32(channels) * (segment + 1) / lrn.segments);
+/// The channels of a pixel that a thread has.
+struct Run {
+    u64 start, step;  // the first one's element, and how far it is to the next
+    int first, channels;
+    bool exists, packs;
+
+    __device__ __forceinline__ Run(const Lrn& lrn, const Extents& e, bool packs)
+        : step(e.inner.divisor), channels(int(e.axis.divisor)), packs(CHANNELS_LAST && packs) {
+        u64 index = grid_start(), line = e.inner.divide(index), sample = lrn.runs.divide(line);
+        first = int(line - sample * lrn.runs.divisor) * RUN;
+        start = (sample * channels + first) * step + index - line * step;
         exists = sample < e.outer;
     }
 
-    /// Calls `body(element, the terms of five channels around it)`; `load(element)` computes one, `none` is that of no
-    /// channel.
-    template <class Term, class Load, class Body>
-    __device__ __forceinline__ void each(Term none, Load load, Body body) const {
-        auto term = [&](int channel) { return u32(channel) < u32(channels) ? load(pixel + channel * step) : none; };
-        Term near[5] = {none, term(first - 2), term(first - 1), term(first), term(first + 1)};
-#pragma unroll 8
-        for (int channel = first; channel < last; channel++) {
-            for (int i = 0; i < 4; i++) near[i] = near[i + 1];
-            near[4] = term(channel + 2);
-            body(pixel + channel * step, near);
+    __device__ __forceinline__ bool has(int lane) const { return u32(first + lane) < u32(channels); }
+
+    /// The elements of the run and of `side` channels around it; zeros where there is no channel.
+    template <int N>
+    __device__ __forceinline__ void read(const real* from, float (&to)[N]) const {
+        constexpr int side = (N - RUN) / 2;
+        from += start;
+        if (packs) {
+#pragma unroll
+            for (int base = -RUN; base <= RUN; base += RUN) {
+                Pack<RUN, real> pack{};
+                if (has(base)) pack = load<RUN>(from + base);
+#pragma unroll
+                for (int lane = 0; lane < RUN; lane++) {
+                    int at = base + lane + side;
+                    if (at >= 0 && at < N) to[at] = pack.at[lane];
+                }
+            }
+        } else {
+#pragma unroll
+            for (int at = 0; at < N; at++) to[at] = has(at - side) ? float(from[i64(at - side) * i64(step)]) : 0.0f;
+        }
+    }
+
+    /// Overwrites or adds.
+    __device__ __forceinline__ void write(bool add, real* to, const float (&values)[RUN]) const {
+        to += start;
+        if (packs) {
+            Pack<RUN, real> pack{};
+            if (add) pack = load<RUN>(to);
+#pragma unroll
+            for (int lane = 0; lane < RUN; lane++) put(add, &pack.at[lane], values[lane]);
+            store(to, pack);
+        } else {
+#pragma unroll
+            for (int lane = 0; lane < RUN; lane++) {
+                if (has(lane)) put(add, to + lane * step, values[lane]);
+            }
         }
     }
 };
 
-extern "C" __global__ void lrn_forward_5(Lrn lrn, Extents e, const real* __restrict__ x, real* __restrict__ y,
-                                         float* __restrict__ scale) {
-    Walk walk(lrn, e);
-    if (!walk.exists) return;
-    walk.each(0.0f, [&](u64 i) { return x[i]; }, [&](u64 i, const float (&near)[5]) {
-        float sum = 0;
-        for (float value : near) sum += value * value;
-        float value = lrn.constant + lrn.forward_factor * sum;
-        scale[i] = value;
-        y[i] = near[2] * Powers(lrn.beta, value).power;
-    });
+/// The scale of `x[at + SIDE]`.
+template <int N>
+__device__ __forceinline__ float scale_of(const Lrn& lrn, const float (&x)[N], int at) {
+    float sum = 0;
+#pragma unroll
+    for (int i = at; i <= at + 2 * SIDE; i++) sum += x[i] * x[i];
+    return lrn.constant + lrn.forward_factor * sum;
 }
 
-/// dy * x * scale^(-beta - 1), what is summed; x; and dy * scale^-beta.
-struct Term {
-    float ratio, data, direct;
-};
+extern "C" __global__ void lrn_forward_5(Lrn lrn, Extents e, const real* __restrict__ from, real* __restrict__ to) {
+    Run run(lrn, e, in_packs(e, {from}, to));
+    if (!run.exists) return;
+    float x[RUN + 2 * SIDE], y[RUN];
+    run.read(from, x);
+#pragma unroll
+    for (int lane = 0; lane < RUN; lane++) {
+        y[lane] = x[lane + SIDE] * Powers(lrn.beta, scale_of(lrn, x, lane)).power;
+    }
+    run.write(false, to, y);
+}
 
-extern "C" __global__ void lrn_backward_5(Lrn lrn, Extents e, const real* __restrict__ x,
-                                          const float* __restrict__ scale, const real* __restrict__ dy,
-                                          real* __restrict__ dx, int add) {
-    Walk walk(lrn, e);
-    if (!walk.exists) return;
-    auto load = [&](u64 i) {
-        Powers powers(lrn.beta, scale[i]);
-        return Term{dy[i] * x[i] * powers.ratio, x[i], dy[i] * powers.power};
-    };
-    walk.each(Term{0, 0, 0}, load, [&](u64 i, const Term (&near)[5]) {
+extern "C" __global__ void lrn_backward_5(Lrn lrn, Extents e, const real* __restrict__ from,
+                                            const real* __restrict__ gradient, real* __restrict__ to, int add) {
+    Run run(lrn, e, in_packs(e, {from, gradient}, to));
+    if (!run.exists) return;
+    float x[RUN + 4 * SIDE], dy[RUN + 2 * SIDE], ratios[RUN + 2 * SIDE], dx[RUN];
+    run.read(from, x);
+    run.read(gradient, dy);
+#pragma unroll
+    for (int at = 0; at < RUN + 2 * SIDE; at++) {
+        Powers powers(lrn.beta, scale_of(lrn, x, at));
+        ratios[at] = run.has(at - SIDE) ? dy[at] * x[at + SIDE] * powers.ratio : 0.0f;
+        dy[at] *= powers.power;
+    }
+#pragma unroll
+    for (int lane = 0; lane < RUN; lane++) {
         float sum = 0;
-        for (const Term& term : near) sum += term.ratio;
-        put(add, dx + i, near[2].direct - lrn.backward_factor * near[2].data * sum);
-    });
+#pragma unroll
+        for (int i = lane; i <= lane + 2 * SIDE; i++) sum += ratios[i];
+        dx[lane] = dy[lane + SIDE] - lrn.backward_factor * x[lane + 2 * SIDE] * sum;
+    }
+    run.write(add, to, dx);
 }
 
 // ---- Any neighbourhood ----------------------------------------------------------------------------------------------
@@ -133,13 +161,18 @@ struct Square {
     }
 };
 
-extern "C" __global__ void lrn_forward(Lrn lrn, Extents e, const real* __restrict__ x, real* __restrict__ y,
-                                       float* __restrict__ scale) {
+__device__ __forceinline__ float scale_of(const Lrn& lrn, const Square& square, const real* x) {
+    return lrn.constant + lrn.forward_factor * square.sum([&](u64 i) { return x[i] * x[i]; });
+}
+
+extern "C" __global__ void lrn_forward(Lrn lrn, Extents e, const real* __restrict__ x, real* __restrict__ y) {
     Square square(lrn, e);
-    if (!square.exists) return;
-    float value = lrn.constant + lrn.forward_factor * square.sum([&](u64 i) { return x[i] * x[i]; });
-    scale[square.at] = value;
-    y[square.at] = x[square.at] * Powers(lrn.beta, value).power;
+    if (square.exists) y[square.at] = x[square.at] * Powers(lrn.beta, scale_of(lrn, square, x)).power;
+}
+
+extern "C" __global__ void lrn_scale(Lrn lrn, Extents e, const real* __restrict__ x, float* __restrict__ scale) {
+    Square square(lrn, e);
+    if (square.exists) scale[square.at] = scale_of(lrn, square, x);
 }
 
 extern "C" __global__ void lrn_backward(Lrn lrn, Extents e, const real* __restrict__ x,

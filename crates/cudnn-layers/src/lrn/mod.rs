@@ -3,7 +3,7 @@
 //! * Across channels: `scale = k + alpha / size * sum of x^2` over `size` neighbouring channels of the same pixel.
 //! * Within a channel: `scale = 1 + alpha / size^2 * sum of x^2` over `size x size` neighbouring pixels, zeros outside.
 //!
-//! `size` is odd. Backward needs the bottom data and `scale`, which forward saves:
+//! `size` is odd. Backward computes `scale` again from the bottom data, so that nothing is kept for it:
 //! `dx = dy * scale^-beta - 2 alpha beta / count * x * sum of dy * x * scale^(-beta - 1)` over the same neighbourhood,
 //! where `count` is `size` or its square.
 
@@ -82,40 +82,41 @@ impl Neighbourhood {
             factors: [alpha / count, 2.0 * alpha * beta / count],
         }
     }
+
+    /// Whether it is five channels, every published net's: these cost less to sum at every use than to keep.
+    fn is_five(&self) -> bool {
+        self.half == [2, 0]
+    }
 }
 
-/// What forward saves for backward: `scale`, an element for each of `x`.
-pub fn saved(len: usize) -> Space {
-    Space::of::<f32>(len)
+/// What backward needs beside its operands: across five channels nothing, else room for `scale`, an element for each
+/// of `x`.
+pub fn scratch(lrn: &Lrn, len: usize) -> Space {
+    match (lrn.region, lrn.size) {
+        (Region::AcrossChannels, 5) => Space::NONE,
+        _ => Space::of::<f32>(len),
+    }
 }
 
-/// Computes `y` and saves `scale` ([`saved`]). The shape is `[n, c, h, w]`; across channels, the order of all blobs is
-/// that of `x`.
+/// Computes `y`. The shape is `[n, c, h, w]`; across channels, the order of all blobs is that of `x`.
 ///
 /// # Panics
 /// If a length does not match the shape, or `size` is even or above [`MAX_SIZE`], as in [`backward`].
-pub fn forward(
-    device: &Device,
-    lrn: &Lrn,
-    shape: [usize; 4],
-    x: View<'_>,
-    y: ViewMut<'_>,
-    mut saved: ViewMut<'_>,
-) {
+pub fn forward(device: &Device, lrn: &Lrn, shape: [usize; 4], x: View<'_>, y: ViewMut<'_>) {
     let near = Neighbourhood::new(lrn, shape, [x, y.as_view()]);
-    on_device!(device, forward(&near, x, y, saved.take(Format::F32, x.len())));
+    on_device!(device, forward(&near, x, y));
 }
 
-/// `dx (+)= ...` (see the module).
+/// `dx (+)= ...` (see the module), with [`scratch`].
 pub fn backward(
     device: &Device,
     lrn: &Lrn,
     shape: [usize; 4],
-    x: View<'_>,
-    mut saved: View<'_>,
-    dy: View<'_>,
+    [x, dy]: [View<'_>; 2],
     dx: Out<'_>,
+    mut scratch: ViewMut<'_>,
 ) {
     let near = Neighbourhood::new(lrn, shape, [x, dy, dx.to.as_view()]);
-    on_device!(device, backward(&near, [x, saved.take(Format::F32, x.len()), dy], dx));
+    let scale = (!near.is_five()).then(|| scratch.take(Format::F32, x.len()));
+    on_device!(device, backward(&near, [x, dy], dx, scale));
 }

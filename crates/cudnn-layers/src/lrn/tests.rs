@@ -3,14 +3,14 @@
 use super::*;
 use crate::testing::{FEW_ROUNDINGS, TestDevice, numeric_gradient, on_every_device, wide};
 use tensor::testing::{assert_close, random};
+use tensor::{Arena, Span};
 
 const ACROSS: Lrn = Lrn { region: Region::AcrossChannels, size: 5, alpha: 0.5, beta: 0.75, k: 1.5 };
 const WITHIN: Lrn = Lrn { region: Region::WithinChannel, size: 3, alpha: 0.5, beta: 0.75, k: 1.0 };
 
-fn reference(lrn: &Lrn, [n, c, h, w]: [usize; 4], x: &[f64]) -> [Vec<f64>; 2] {
+fn reference(lrn: &Lrn, [n, c, h, w]: [usize; 4], x: &[f64]) -> Vec<f64> {
     let near = |a: usize, b: usize| a.abs_diff(b) <= lrn.size / 2;
-    let (mut y, mut scale) = (vec![], vec![]);
-    for i in 0..n * c * h * w {
+    let scaled = |i: usize| {
         let (sample, channel, row, column) = (i / (c * h * w), i / (h * w) % c, i / w % h, i % w);
         let index =
             |channel: usize, row: usize, column: usize| ((sample * c + channel) * h + row) * w + column;
@@ -28,21 +28,21 @@ fn reference(lrn: &Lrn, [n, c, h, w]: [usize; 4], x: &[f64]) -> [Vec<f64>; 2] {
                 (1.0, sum / (lrn.size * lrn.size) as f64)
             }
         };
-        let value = f64::from(k) + f64::from(lrn.alpha) * mean;
-        scale.push(value);
-        y.push(x[i] * value.powf(-f64::from(lrn.beta)));
-    }
-    [y, scale]
+        let scale = f64::from(k) + f64::from(lrn.alpha) * mean;
+        x[i] * scale.powf(-f64::from(lrn.beta))
+    };
+    (0..n * c * h * w).map(scaled).collect()
 }
 
-/// `y` and `scale`.
-fn forward_both(on: &TestDevice, lrn: &Lrn, shape: [usize; 4], x: &[f32]) -> [Vec<f32>; 2] {
-    let mut y = on.run([x], 2 * x.len(), |device, [x], out| {
-        let (y, scale) = out.split_at(x.len());
-        forward(device, lrn, shape, x, y, scale);
-    });
-    let scale = y.split_off(x.len());
-    [y, scale]
+fn gradient(on: &TestDevice, lrn: &Lrn, shape: [usize; 4], operands: [&[f32]; 2]) -> Vec<f32> {
+    let len = operands[0].len();
+    on.run_accumulating(operands, len, |device, operands, dx| {
+        let space = Span::bytes(0, scratch(lrn, len).bytes());
+        let mut arena = Arena::on(device, space.len).unwrap();
+        let (_, mut scratch) = arena.lease_all(&[], &[space]).unwrap();
+        backward(device, lrn, shape, operands, dx, scratch.remove(0));
+        device.check().unwrap();
+    })
 }
 
 on_every_device! {
@@ -59,10 +59,8 @@ on_every_device! {
             (Lrn { beta: 1.0, size: 7, ..WITHIN }, [1, 1, 4, 2100]),
         ] {
             let x: Vec<f32> = random(shape.iter().product(), 1).iter().map(|x| 4.0 * x).collect();
-            let [y, scale] = forward_both(on, &lrn, shape, &x);
-            let [expected_y, expected_scale] = reference(&lrn, shape, &wide(&x));
-            assert_close(&y, &expected_y, FEW_ROUNDINGS, &format!("y of {lrn:?}"));
-            assert_close(&scale, &expected_scale, FEW_ROUNDINGS, &format!("scale of {lrn:?}"));
+            let y = on.run([&x], x.len(), |device, [x], y| forward(device, &lrn, shape, x, y));
+            assert_close(&y, &reference(&lrn, shape, &wide(&x)), FEW_ROUNDINGS, &format!("{lrn:?}"));
         }
     }
 
@@ -71,6 +69,8 @@ on_every_device! {
             (ACROSS, [2, 7, 2, 3]),
             (ACROSS, [1, 53, 1, 2]),
             (Lrn { size: 3, ..ACROSS }, [1, 9, 1, 5]),
+            (Lrn { size: 1, ..ACROSS }, [1, 8, 1, 1]),
+            (Lrn { size: 7, ..ACROSS }, [1, 12, 2, 1]),
             (Lrn { beta: 0.6, ..ACROSS }, [1, 3, 2, 2]),
             (Lrn { beta: 0.9, ..ACROSS }, [1, 34, 2, 1]),
             (WITHIN, [1, 2, 5, 6]),
@@ -78,11 +78,8 @@ on_every_device! {
         ] {
             let len = shape.iter().product();
             let (x, dy) = (random(len, 1), random(len, 2));
-            let [_, scale] = forward_both(on, &lrn, shape, &x);
-            let dx = on.run_accumulating([&x, &scale, &dy], len, |device, [x, scale, dy], dx| {
-                backward(device, &lrn, shape, x, scale, dy, dx);
-            });
-            let numeric = numeric_gradient(&x, &dy, |x| reference(&lrn, shape, x)[0].clone());
+            let dx = gradient(on, &lrn, shape, [&x, &dy]);
+            let numeric = numeric_gradient(&x, &dy, |x| reference(&lrn, shape, x));
             assert_close(&dx, &numeric, FEW_ROUNDINGS, &format!("{lrn:?}"));
         }
     }
@@ -92,16 +89,10 @@ on_every_device! {
         let shape = [2, 6, 40, 50];
         let len = shape.iter().product();
         let (x, dy) = (random(len, 1), random(len, 2));
-        let [_, scale] = forward_both(on, &ACROSS, shape, &x);
-        let gradient = |shape: [usize; 4], operands: [&[f32]; 3]| {
-            on.run(operands, operands[0].len(), |device, [x, scale, dy], dx| {
-                backward(device, &ACROSS, shape, x, scale, dy, dx.replaced());
-            })
-        };
-        let dx = gradient(shape, [&x, &scale, &dy]);
+        let dx = gradient(on, &ACROSS, shape, [&x, &dy]);
         for pixel in [0, 999, 1023, 1024, 1999] {
             let column = |blob: &[f32]| -> Vec<f32> { (0..6).map(|c| blob[c * 2000 + pixel]).collect() };
-            let alone = gradient([1, 6, 1, 1], [&column(&x), &column(&scale), &column(&dy)]);
+            let alone = gradient(on, &ACROSS, [1, 6, 1, 1], [&column(&x), &column(&dy)]);
             assert_close(&alone, &wide(&column(&dx)), FEW_ROUNDINGS, "one pixel");
         }
     }

@@ -303,12 +303,13 @@ fn cuda_lrns() {
     }) {
         let layouts = if region == AcrossChannels { &BOTH[..] } else { &BOTH[..1] };
         let lrn = Lrn { region, size, alpha: 0.5, beta: 0.75, k: 1.0 };
-        let saved = Operand::Bytes(lrn::saved(dims.iter().product()).bytes());
-        let (reads, writes) = ([blob(&dims, 1), blob(&dims, 2)], [blob(&dims, 3), blob(&dims, 4), saved]);
+        let scratch = Operand::Bytes(lrn::scratch(&lrn, dims.iter().product()).bytes());
+        let (reads, writes) = ([blob(&dims, 1), blob(&dims, 2)], [blob(&dims, 3), blob(&dims, 4), scratch]);
         check_in(layouts, &format!("{lrn:?} {dims:?}"), [&reads, &writes], |device, _, reads, writes| {
-            let [y, dx, saved] = writes else { unreachable!() };
-            lrn::forward(device, &lrn, dims, reads[0], y.reborrow(), saved.reborrow());
-            lrn::backward(device, &lrn, dims, reads[0], saved.as_view(), reads[1], dx.reborrow().added());
+            let [y, dx, scratch] = writes else { unreachable!() };
+            lrn::forward(device, &lrn, dims, reads[0], y.reborrow());
+            let dx = dx.reborrow().added();
+            lrn::backward(device, &lrn, dims, [reads[0], reads[1]], dx, scratch.reborrow());
         });
     }
 }

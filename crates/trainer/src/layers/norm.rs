@@ -10,7 +10,7 @@ use cudnn_layers::AxisExtents;
 use cudnn_layers::batch_norm::{self, Added, RunningSums, Statistics};
 use cudnn_layers::lrn::{self, Lrn, Region};
 use cudnn_layers::scale::{self, Affine, AffineGradients};
-use tensor::{Device, Format, PoolGeometry, TensorType, View};
+use tensor::{Device, Format, PoolGeometry, Space, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are
 /// scale and bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved. A second
@@ -191,7 +191,7 @@ impl Layer for Scale {
     }
 }
 
-/// `LRN`: y = x scale^-β. Backward needs x and the scale, which forward saves.
+/// `LRN`: y = x scale^-β. Backward needs x.
 pub(super) type LrnLayer = Declared<LrnParams, [usize; 4]>;
 
 impl LrnLayer {
@@ -212,18 +212,19 @@ impl Layer for LrnLayer {
         if self.params.local_size > lrn::MAX_SIZE {
             return Err(format!("a local_size of {} is above {}", self.params.local_size, lrn::MAX_SIZE));
         }
-        Ok(Declaration { needs_bottom: true, saved: lrn::saved(x.count()), ..Declaration::one(x.clone()) })
+        let scratch = [Space::NONE, lrn::scratch(&self.lrn(), x.count())];
+        Ok(Declaration { needs_bottom: true, scratch, ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        lrn::forward(device, &self.lrn(), self.extents, io.bottoms[0], io.tops.remove(0), io.saved);
+        lrn::forward(device, &self.lrn(), self.extents, io.bottoms[0], io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let (x, dy) = (io.bottoms[0], io.top_diff());
+        let operands = [io.bottoms[0], io.top_diff()];
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            lrn::backward(device, &self.lrn(), self.extents, x, io.saved, dy, dx);
+            lrn::backward(device, &self.lrn(), self.extents, operands, dx, io.scratch);
         }
         Ok(())
     }
