@@ -33,7 +33,9 @@ import pytorch
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE, CLASSES = 224, 1000
-BATCHES = {"alexnet": 256, "resnet18": 128, "resnet50": 32}
+BATCHES = {"alexnet": 256, "densenet121": 64, "googlenet": 128, "resnet18": 128, "resnet50": 32, "vgg16": 64}
+# GoogLeNet without its two auxiliary heads, as ours is.
+THEIR_OPTIONS = {"googlenet": {"aux_logits": False, "init_weights": False}}
 FORMS = ["eager", "recorded", "compiled", "both"]
 WARM_UP_STEPS = 10
 # What the arithmetic is called here, in the layout that is faster in it.
@@ -47,7 +49,7 @@ OUR_OPTIONS = {
 def parse_arguments():
     parser = argparse.ArgumentParser(description="our training step on a GPU against PyTorch's")
     parser.add_argument("--model", choices=sorted(BATCHES), default="alexnet")
-    parser.add_argument("--batch", type=int, help="mini-batch (default: 256, 128 and 32)")
+    parser.add_argument("--batch", type=int, help="mini-batch (default: 32 to 256, by the model)")
     parser.add_argument("--math", choices=list(OUR_OPTIONS), default="fp32")
     parser.add_argument("--layout", action="append", choices=["nchw", "nhwc"], help="PyTorch's; may be repeated (default: both)")
     parser.add_argument("--form", action="append", choices=FORMS, help="PyTorch's; may be repeated (default: all)")
@@ -89,7 +91,8 @@ def torch_steps(arguments):
     torch.manual_seed(1)
     (form,), (layout,) = arguments.form, arguments.layout
     layout = torch.channels_last if layout == "nhwc" else torch.contiguous_format
-    model = getattr(torchvision.models, arguments.model)(weights=None, num_classes=CLASSES).train().cuda()
+    options = {"weights": None, "num_classes": CLASSES, **THEIR_OPTIONS.get(arguments.model, {})}
+    model = getattr(torchvision.models, arguments.model)(**options).train().cuda()
     model = model.to(memory_format=layout)
     images = torch.randn(arguments.batch, 3, IMAGE, IMAGE, device="cuda").contiguous(memory_format=layout)
     labels = torch.randint(CLASSES, (arguments.batch,), device="cuda")

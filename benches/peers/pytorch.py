@@ -31,7 +31,14 @@ DEFAULT_WAYS = ["default", "channels_last", "malloc", "channels_last+malloc", "c
 SETTINGS = {"channels_last", "malloc", "fused"}
 BATCHES = {"alexnet": 32, "resnet18": 16, "resnet50": 8}
 # Our nets of the same structure: `models/resnet18` and `resnet50` are NVIDIA Caffe's, with less arithmetic.
-OURS = {"alexnet": "alexnet", "resnet18": "resnet18_torchvision", "resnet50": "resnet50_v1_5"}
+OURS = {
+    "alexnet": "alexnet",
+    "densenet121": "densenet121",
+    "googlenet": "googlenet_torchvision",
+    "resnet18": "resnet18_torchvision",
+    "resnet50": "resnet50_v1_5",
+    "vgg16": "vgg16",
+}
 # A threshold no allocation reaches: nothing is mapped and unmapped by itself, nor is the heap's top trimmed.
 MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": str(16 << 30),
