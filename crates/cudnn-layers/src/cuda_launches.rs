@@ -156,7 +156,7 @@ pub(crate) fn destination(gradient: &mut Option<Out<'_>>) -> (u64, i32) {
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(C)]
 pub(crate) struct Divisor {
-    pub(crate) divisor: u64,
+    divisor: u64,
     multiplier: u64,
 }
 

@@ -20,6 +20,12 @@ impl Neighbourhood {
         let width = |kept: usize| (ROOM / (kept + 2)).saturating_sub(margins).min(MAX_WIDTH) / 16 * 16;
         if width(rows) > 0 { (width(rows), rows) } else { (width(1), 1) }
     }
+
+    /// `scale`, of the sum of the squares around an element.
+    #[inline(always)]
+    fn scale(&self, sum: f32) -> f32 {
+        self.constant + self.factors[0] * sum
+    }
 }
 
 /// Calls `body(elements, the sums of the terms around them, the outputs' part)` for blocks of all rows.
@@ -109,13 +115,9 @@ fn scale_of(near: &Neighbourhood, known: Option<&[f32]>, x: &[f32], range: Range
     to.fill(0.0);
     for other in row.saturating_sub(near.half[0])..(row + near.half[0] + 1).min(axis) {
         let start = range.start + other * inner - row * inner;
-        for (sum, &x) in to.iter_mut().zip(&x[start..]) {
-            *sum += x * x;
-        }
+        to.iter_mut().zip(&x[start..]).for_each(|(sum, &x)| *sum += x * x);
     }
-    for sum in to {
-        *sum = near.constant + near.factors[0] * *sum;
-    }
+    to.iter_mut().for_each(|sum| *sum = near.scale(*sum));
 }
 
 pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>) {
@@ -135,7 +137,7 @@ fn forward_by(
         |range, to| squares(x, range, to),
         |range, sums, [y]| {
             for ((y, &x), &sum) in y.iter_mut().zip(&x[range]).zip(sums) {
-                *y = x * power(near.constant + near.factors[0] * sum);
+                *y = x * power(near.scale(sum));
             }
         }
     );
@@ -167,8 +169,7 @@ fn backward_by(
             for_each_sum(cpu, near, [&mut *scale]),
             |range, to| squares(x, range, to),
             |_, sums, [scale]| {
-                let scales = scale.iter_mut().zip(sums);
-                scales.for_each(|(scale, sum)| *scale = near.constant + near.factors[0] * sum);
+                scale.iter_mut().zip(sums).for_each(|(scale, &sum)| *scale = near.scale(sum));
             }
         );
         &*scale

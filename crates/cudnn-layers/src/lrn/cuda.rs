@@ -10,9 +10,8 @@ sources!("lrn.cu");
 
 pub(super) fn forward(cuda: &Cuda, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>) {
     let place = of_channels(cuda, &[Some(x), Some(y.as_view())], &near.extents).0;
-    let (lrn, extents) = (Constants::new(near, x), Extents::new(&near.extents));
-    let (function, count) =
-        if near.is_five() { ("lrn_forward_5", lrn.runs(near)) } else { ("lrn_forward", x.len()) };
+    let ((lrn, runs), extents) = (Constants::new(near, x), Extents::new(&near.extents));
+    let (function, count) = if near.is_five { ("lrn_forward_5", runs) } else { ("lrn_forward", x.len()) };
     let (from, to) = (x.numbers(), y.numbers());
     // SAFETY: `(Lrn lrn, Extents e, const real* x, real* y)`; the contract has checked the lengths.
     unsafe { launch!(cuda, place, function, threads(count), [&lrn, &extents, from, to]) };
@@ -26,10 +25,11 @@ pub(super) fn backward(
     scale: Option<ViewMut<'_>>,
 ) {
     let place = of_channels(cuda, &[Some(x), Some(dy), Some(dx.to.as_view())], &near.extents).0;
-    let (lrn, extents, add) = (Constants::new(near, x), Extents::new(&near.extents), add(dx.accumulate));
+    let ((lrn, runs), extents) = (Constants::new(near, x), Extents::new(&near.extents));
+    let add = add(dx.accumulate);
     let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.to.numbers());
     let Some(mut scale) = scale else {
-        let grid = threads(lrn.runs(near));
+        let grid = threads(runs);
         // SAFETY: `(Lrn lrn, Extents e, const real* x, const real* dy, real* dx, int add)`; the contract has checked the
         // lengths.
         unsafe { launch!(cuda, place, "lrn_backward_5", grid, [&lrn, &extents, from, gradient, to, add]) };
@@ -57,17 +57,14 @@ struct Constants {
 }
 
 impl Constants {
-    fn new(near: &Neighbourhood, x: View<'_>) -> Self {
-        let &Neighbourhood { extents, half, constant, beta, factors } = near;
+    /// These, and the number of runs of all pixels.
+    fn new(near: &Neighbourhood, x: View<'_>) -> (Self, usize) {
+        let &Neighbourhood { extents, half, constant, beta, factors, .. } = near;
         // `RUN` of `lrn.cu`.
         let run = if extents.inner == 1 { 16 / x.format().dtype.bytes() } else { 4 };
-        let runs = extents.axis.div_ceil(run).max(1);
-        let runs = Divisor::new(runs, extents.per_index() * runs);
-        Self { runs, constant, beta, factors, half: half.map(|half| half as i32) }
-    }
-
-    /// Runs of all pixels.
-    fn runs(&self, near: &Neighbourhood) -> usize {
-        self.runs.divisor as usize * near.extents.per_index()
+        let of_pixel = extents.axis.div_ceil(run).max(1);
+        let count = extents.per_index() * of_pixel;
+        let half = half.map(|half| half as i32);
+        (Self { runs: Divisor::new(of_pixel, count), constant, beta, factors, half }, count)
     }
 }

@@ -54,6 +54,14 @@ struct Neighbourhood {
     beta: f32,
     /// What the sums are multiplied by: in `scale`, and in the gradient.
     factors: [f32; 2],
+    is_five: bool,
+}
+
+impl Lrn {
+    /// Whether it is across five channels, as in every published net: these cost less to sum at every use than to keep.
+    fn is_five(&self) -> bool {
+        self.region == Region::AcrossChannels && self.size == 5
+    }
 }
 
 impl Neighbourhood {
@@ -80,22 +88,15 @@ impl Neighbourhood {
             constant,
             beta,
             factors: [alpha / count, 2.0 * alpha * beta / count],
+            is_five: lrn.is_five(),
         }
-    }
-
-    /// Whether it is five channels, every published net's: these cost less to sum at every use than to keep.
-    fn is_five(&self) -> bool {
-        self.half == [2, 0]
     }
 }
 
 /// What backward needs beside its operands: across five channels nothing, else room for `scale`, an element for each
 /// of `x`.
 pub fn scratch(lrn: &Lrn, len: usize) -> Space {
-    match (lrn.region, lrn.size) {
-        (Region::AcrossChannels, 5) => Space::NONE,
-        _ => Space::of::<f32>(len),
-    }
+    if lrn.is_five() { Space::NONE } else { Space::of::<f32>(len) }
 }
 
 /// Computes `y`. The shape is `[n, c, h, w]`; across channels, the order of all blobs is that of `x`.
@@ -117,6 +118,6 @@ pub fn backward(
     mut scratch: ViewMut<'_>,
 ) {
     let near = Neighbourhood::new(lrn, shape, [x, dy, dx.to.as_view()]);
-    let scale = (!near.is_five()).then(|| scratch.take(Format::F32, x.len()));
+    let scale = (!near.is_five).then(|| scratch.take(Format::F32, x.len()));
     on_device!(device, backward(&near, [x, dy], dx, scale));
 }
