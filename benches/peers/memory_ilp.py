@@ -28,6 +28,9 @@ class Net:
 
     def __init__(self, outline):
         self.nodes, self.values = outline["nodes"], outline["values"]
+        self.params = [] if outline["keeps_gradients"] else outline["params"]
+        # So few that the iteration ends with one update of all.
+        assert sum(param["bytes"] for param in outline["params"]) < 2 << 20
         order = range(len(self.nodes))
         self.forward = [n for n in order if not self.nodes[n]["bottoms"]] + [n for n in order if self.nodes[n]["bottoms"]]
         self.backward = [n for n in reversed(order) if self.nodes[n]["backward"]]
@@ -91,6 +94,10 @@ class Net:
             flows = any(v["root"] == root and v["needs_diff"] and self.nodes[v["producer"]]["backward"] for v in self.values)
             for h in range(at[0], (at[-1] if flows else len(sums) - 1) + 1):
                 sums[h] += arena(self.values[root]["bytes"])
+        for param, size in enumerate(param["bytes"] for param in self.params):
+            first = min(h for h, n in enumerate(self.backward) if param in self.nodes[n]["gradients"])
+            for h in range(first, len(sums)):
+                sums[h] += arena(size)
         return sums
 
 

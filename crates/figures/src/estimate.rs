@@ -79,6 +79,8 @@ impl fmt::Display for MemoryEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (place, report) = (if self.gpu.is_some() { " on the GPU" } else { "" }, &self.report);
         let largest = report.nets.iter().max_by_key(|net| net.transient).copied().unwrap_or_default();
+        let freed = largest.gradients > Bytes::ZERO;
+        let transient = if freed { "blobs, gradients and workspace" } else { "blobs and workspace" };
         let parts = [
             ("parameters", report.parameters),
             ("gradients", report.gradients),
@@ -86,13 +88,13 @@ impl fmt::Display for MemoryEstimate {
             ("inputs", report.constants),
             ("WD segments", report.segments),
             ("next mini-batches", report.staged),
-            ("blobs and workspace", largest.transient),
+            (transient, largest.transient),
         ];
         let parts = parts.iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
         let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {bytes}")).collect();
         writeln!(f, "  memory      arena{place} {} = {}", report.arena, parts.join(" + "))?;
-        let unshared = largest.data + largest.diff + largest.saved + largest.scratch;
-        write!(f, "              (blobs and workspace would be {unshared} if none shared its place)")?;
+        let unshared = largest.data + largest.diff + largest.saved + largest.scratch + largest.gradients;
+        write!(f, "              ({transient} would be {unshared} if none shared its place)")?;
         if let Some(GpuMemory { free, scratch }) = self.gpu {
             write!(f, "\n              the GPU has {free} free; ")?;
             write!(f, "scratch of libraries {scratch} is already taken")?;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! | parameters, state | gradients | history | constant inputs | WD segments | transient: data, diffs, saved, scratch |
+//!                     | that are kept; others are transient
 //! ```
 //!
 //! Nets of one solver (training, testing) share parameters by name and, as they never run at the same time, the
@@ -56,6 +57,9 @@ pub struct NetMemory {
     pub saved: Bytes,
     /// Scratch and workspace of all actions.
     pub scratch: Bytes,
+    /// Gradients of parameters that are not kept.
+    #[serde(default)]
+    pub gradients: Bytes,
     /// What all of these take with residences used: the size of the transient part.
     pub transient: Bytes,
     /// The most that is alive at any action: no placement is smaller.
@@ -69,7 +73,7 @@ pub struct NetMemory {
 pub struct MemoryReport {
     /// Parameters and persistent state.
     pub parameters: Bytes,
-    /// Their gradients.
+    /// Their gradients that are kept.
     pub gradients: Bytes,
     /// The solver's history.
     pub history: Bytes,
@@ -129,10 +133,11 @@ impl<'a> Kept<'a> {
     fn new(nets: &'a [Outline]) -> (Self, MemoryReport) {
         let mut end = Bytes::ZERO;
         let mut params: HashMap<&str, [Option<Spot>; 3]> = HashMap::new();
-        let all = || nets.iter().flat_map(|net| net.params.iter().map(move |param| (net.updates, param)));
+        let all = || nets.iter().flat_map(|net| net.params.iter().map(move |param| (net, param)));
         for part in 0..3 {
-            for (updates, param) in all() {
-                let is_wanted = [true, param.trained, param.trained && updates][part];
+            for (net, param) in all() {
+                let is_wanted =
+                    [true, param.trained && net.keeps_gradients, param.trained && net.updates][part];
                 let place = &mut params.entry(&param.name).or_default()[part];
                 if is_wanted && place.is_none() {
                     let parts = [param.bytes + param.copy, param.bytes, param.history];
@@ -217,11 +222,19 @@ impl NetPlaces {
             diff: total(|buffer| matches!(buffer, Buffer::Diff(_))),
             saved: total(|buffer| matches!(buffer, Buffer::Saved(_))),
             scratch: total(|buffer| matches!(buffer, Buffer::Scratch(_))),
+            gradients: total(|buffer| matches!(buffer, Buffer::Gradient(_))),
             transient: Bytes(device.len),
             lower_bound: Bytes(lower_bound(&residences)),
             slab: Bytes(slab.len),
         };
         Self { segments: segments.collect(), offsets, report, schedule }
+    }
+
+    /// Where `buffer` lies at first.
+    pub fn first_spot(&self, buffer: Buffer) -> Option<Spot> {
+        let found = self.schedule.find(buffer)?;
+        let (residence, &offset) = (self.schedule.buffers[found].1.first()?, self.offsets[found].first()?);
+        Some(Spot { offset, bytes: residence.bytes })
     }
 
     /// Where `buffer` lies in `place` at action `at`; nothing if it does not.

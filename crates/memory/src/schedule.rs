@@ -13,8 +13,8 @@ pub enum Action {
     Forward(usize),
     /// Gradients of the tops to gradients of bottoms and parameters.
     Backward(usize),
-    /// Gradients and history to new weights.
-    Update,
+    /// Gradients and history of parameters, from one to before another, to new weights.
+    Update(usize, usize),
     /// A copy of a buffer to the host, which frees its place on the device after its last use.
     Offload(Buffer),
     /// The copy back.
@@ -79,13 +79,6 @@ pub enum Buffer {
     History(usize),
 }
 
-impl Buffer {
-    /// Whether it holds something from one iteration to the next.
-    pub fn outlives(self) -> bool {
-        !matches!(self, Buffer::Data(_) | Buffer::Diff(_) | Buffer::Saved(_) | Buffer::Scratch(_))
-    }
-}
-
 /// Whose memory something lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
@@ -134,6 +127,8 @@ pub struct Schedule {
     pub buffers: Vec<(Buffer, Vec<Residence>)>,
     /// For each action, the latest actions of other streams that must be done before it begins.
     pub waits: Vec<Vec<usize>>,
+    /// As in the outline.
+    pub keeps_gradients: bool,
 }
 
 /// How an action uses a buffer.
@@ -154,9 +149,10 @@ impl Schedule {
         let (sources, others): (Vec<_>, Vec<_>) =
             (0..outline.nodes.len()).partition(|&node| outline.is_source(node));
         let forward = sources.into_iter().chain(others).map(Action::Forward);
+        let (updates, last) = outline.updates();
         let backward = (0..outline.nodes.len()).rev().filter(|&node| outline.nodes[node].backward);
-        let update = outline.updates.then_some(Action::Update);
-        let actions = forward.chain(backward.map(Action::Backward)).chain(update).collect();
+        let backward = backward.flat_map(|node| [Some(Action::Backward(node)), updates[node]]).flatten();
+        let actions = forward.chain(backward).chain(last).collect();
         Self::new(outline, actions).expect("a node comes after what it reads")
     }
 
@@ -171,7 +167,8 @@ impl Schedule {
             walk.visit(index, action)?;
         }
         let buffers = walk.finish();
-        let mut schedule = Self { waits: Vec::new(), actions, buffers };
+        let keeps_gradients = outline.keeps_gradients;
+        let mut schedule = Self { waits: Vec::new(), actions, buffers, keeps_gradients };
         schedule.waits = schedule.find_waits(outline);
         Ok(schedule)
     }
@@ -183,7 +180,8 @@ impl Schedule {
             Walk { outline, actions: &actions, residences: BTreeMap::new(), outdated: BTreeSet::new() };
         let used = actions.iter().enumerate().flat_map(|(index, &action)| uses(outline, index, action));
         let read_at_the_end = |value: &&OutlineValue| value.output && !outline.values[value.root].constant;
-        let outputs = outline.values.iter().filter(|_| actions.contains(&Action::Update));
+        let updates = actions.iter().any(|action| matches!(action, Action::Update(..)));
+        let outputs = outline.values.iter().filter(|_| updates);
         let outputs = outputs.filter(read_at_the_end).map(|value| Buffer::Data(value.root));
         for buffer in used.map(|(buffer, _)| buffer).chain(outputs) {
             let (last, bytes) = (actions.len() - 1, walk.size(buffer));
@@ -191,7 +189,8 @@ impl Schedule {
             walk.residences.insert(buffer, vec![throughout]);
         }
         let buffers = walk.finish();
-        Self { waits: vec![Vec::new(); actions.len()], actions, buffers }
+        let (waits, keeps_gradients) = (vec![Vec::new(); actions.len()], outline.keeps_gradients);
+        Self { waits, actions, buffers, keeps_gradients }
     }
 
     /// Where `buffer` stands in [`Schedule::buffers`].
@@ -199,9 +198,18 @@ impl Schedule {
         self.buffers.binary_search_by_key(&buffer, |&(buffer, _)| buffer).ok()
     }
 
+    /// Whether `buffer` holds something from one iteration to the next.
+    pub fn outlives(&self, buffer: Buffer) -> bool {
+        match buffer {
+            Buffer::Data(_) | Buffer::Diff(_) | Buffer::Saved(_) | Buffer::Scratch(_) => false,
+            Buffer::Gradient(_) => self.keeps_gradients,
+            Buffer::Constant(_) | Buffer::Parameter(_) | Buffer::History(_) => true,
+        }
+    }
+
     /// What comes and goes in `place`: each residence, with the buffer that has it.
     pub(crate) fn transient(&self, place: Place) -> (Vec<Buffer>, Vec<Residence>) {
-        let transient = self.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
+        let transient = self.buffers.iter().filter(|&&(buffer, _)| !self.outlives(buffer));
         let each = transient.flat_map(|(buffer, all)| all.iter().map(move |&one| (*buffer, one)));
         each.filter(|(_, one)| one.place == place).unzip()
     }
@@ -329,7 +337,7 @@ impl Walk<'_> {
 
     /// What is read after the iteration stays to its end; what outlives it is there all the time.
     fn finish(mut self) -> Vec<(Buffer, Vec<Residence>)> {
-        let Outline { nodes, values, params, updates, .. } = self.outline;
+        let Outline { nodes, values, params, updates, keeps_gradients, .. } = self.outline;
         let end = self.actions.len().saturating_sub(1);
         let mut flows_on = vec![false; values.len()];
         for value in values.iter().filter(|value| value.needs_diff && nodes[value.producer].backward) {
@@ -349,8 +357,8 @@ impl Walk<'_> {
         let parameters = (0..params.len()).map(Buffer::Parameter);
         let trained = || (0..params.len()).filter(|&id| params[id].trained);
         let histories = trained().filter(|_| *updates).map(Buffer::History);
-        let kept: Vec<Buffer> =
-            constants.chain(parameters).chain(trained().map(Buffer::Gradient)).chain(histories).collect();
+        let gradients = trained().filter(|_| *keeps_gradients).map(Buffer::Gradient);
+        let kept: Vec<Buffer> = constants.chain(parameters).chain(gradients).chain(histories).collect();
         for buffer in kept {
             let residence = Residence { place: Place::Device, first: 0, last: end, bytes: self.size(buffer) };
             self.residences.insert(buffer, vec![residence]);
@@ -397,7 +405,8 @@ pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec:
         Action::Recompute(node) => forward_uses(outline, index, node, Use::Fill),
         Action::Backward(node) => backward_uses(outline, index, node),
         Action::Hold(buffer) => vec![(buffer, Use::Read)],
-        Action::Update | Action::Offload(_) | Action::Prefetch(_) => Vec::new(),
+        Action::Update(first, end) => gradients(outline, first..end, Use::Read).collect(),
+        Action::Offload(_) | Action::Prefetch(_) => Vec::new(),
     };
     uses.into_iter()
 }
@@ -428,8 +437,19 @@ fn backward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, U
     uses.extend(node.tops.iter().filter(|&&top| values[top].needs_diff).map(|&top| diff(top, Use::Read)));
     let wanted = node.bottoms.iter().zip(&node.propagates).filter(|(_, wanted)| **wanted);
     uses.extend(wanted.map(|(&bottom, _)| diff(bottom, Use::Add)));
+    uses.extend(gradients(outline, node.gradients.iter().copied(), Use::Add));
     uses.extend([(Buffer::Saved(id), Use::Read), (Buffer::Scratch(index), Use::Fill)]);
     uses
+}
+
+/// The gradients of parameters, if they are not kept.
+fn gradients(
+    outline: &Outline,
+    params: impl Iterator<Item = usize>,
+    how: Use,
+) -> impl Iterator<Item = (Buffer, Use)> {
+    let is_there = |&param: &usize| outline.params[param].trained && !outline.keeps_gradients;
+    params.filter(is_there).map(move |param| (Buffer::Gradient(param), how))
 }
 
 fn is_constant(outline: &Outline, buffer: Buffer) -> bool {

@@ -91,7 +91,7 @@ fn vdnn_prefetches_within_windows() {
         copies.skip_while(|action| !matches!(action, Prefetch(_))).collect::<Vec<_>>()
     };
     let data = |root| Prefetch(Buffer::Data(root));
-    let update = Action::Update;
+    let update = Action::Update(0, net.outline.params.len());
     assert_eq!(
         copies(Offloading::Convolutions),
         [

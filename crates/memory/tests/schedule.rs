@@ -13,6 +13,7 @@ fn chain(layers: usize) -> Outline {
         propagates: if index > 0 { vec![index > 1] } else { Vec::new() },
         backward: index > 0,
         needs_bottom: true,
+        gradients: (index > 0).then(|| index - 1).into_iter().collect(),
         ..OutlineNode::default()
     };
     let value = |index: usize| OutlineValue {
@@ -35,6 +36,7 @@ fn chain(layers: usize) -> Outline {
         values: (0..=layers).map(value).collect(),
         params: (1..=layers).map(param).collect(),
         updates: true,
+        keeps_gradients: false,
         staged: Bytes::ZERO,
         host: Bytes(7),
     }
@@ -49,7 +51,7 @@ fn residences(schedule: &Schedule, buffer: Buffer) -> Vec<(Place, usize, usize)>
 fn away() -> Vec<Action> {
     let moved = Buffer::Data(1);
     let forward = [Forward(0), Forward(1), Offload(moved), Forward(2), Forward(3)];
-    let backward = [Backward(3), Prefetch(moved), Backward(2), Backward(1), Update];
+    let backward = [Backward(3), Prefetch(moved), Backward(2), Backward(1), Update(0, 3)];
     forward.into_iter().chain(backward).collect()
 }
 
@@ -70,17 +72,69 @@ fn mini_batches_prepared_ahead_count_with_the_arena_and_lie_beside_it() {
 fn everything_stays_from_its_first_to_its_last_use() {
     let schedule = Schedule::plain(&chain(3));
     let expected =
-        [Forward(0), Forward(1), Forward(2), Forward(3), Backward(3), Backward(2), Backward(1), Update];
+        [Forward(0), Forward(1), Forward(2), Forward(3), Backward(3), Backward(2), Backward(1), Update(0, 3)];
     assert_eq!(schedule.actions, expected);
     for (value, last) in [(0, 6), (1, 5), (2, 4), (3, 7)] {
         assert_eq!(residences(&schedule, Buffer::Data(value)), [(Place::Device, value, last)]);
     }
     assert_eq!(residences(&schedule, Buffer::Diff(2)), [(Place::Device, 4, 5)]);
-    assert_eq!(residences(&schedule, Buffer::Gradient(0)), [(Place::Device, 0, 7)]);
+    for (param, first) in [(0, 6), (2, 4)] {
+        assert_eq!(residences(&schedule, Buffer::Gradient(param)), [(Place::Device, first, 7)]);
+    }
+    let kept = Schedule::plain(&Outline { keeps_gradients: true, ..chain(3) });
+    assert_eq!(residences(&kept, Buffer::Gradient(0)), [(Place::Device, 0, 7)]);
     assert!(schedule.waits.iter().all(Vec::is_empty));
     // What is read and written again is the same.
     let json = serde_json::to_string(&schedule).unwrap();
     assert_eq!(serde_json::from_str::<Schedule>(&json).unwrap(), schedule);
+}
+
+/// Parameters are updated once their gradients are many enough, towards the end fewer at a time, and the gradients'
+/// places are free then. What two layers share is complete after the first of them, and all that lies behind it waits.
+#[test]
+fn parameters_are_updated_as_soon_as_their_gradients_are_complete() {
+    let mib = |count: u64| Bytes(count << 20);
+    let sized = |sizes: [u64; 4]| {
+        let mut outline = chain(4);
+        outline.params.iter_mut().zip(sizes).for_each(|(param, size)| param.bytes = mib(size));
+        outline
+    };
+    let updates = |outline: &Outline| {
+        let actions = Schedule::plain(outline).actions.into_iter();
+        actions.skip(5).filter(|action| !matches!(action, Backward(1..4))).collect::<Vec<_>>()
+    };
+    // 30 are enough at once; of the last three, two are as many as are left.
+    let outline = sized([1, 1, 1, 30]);
+    assert_eq!(updates(&outline), [Backward(4), Update(3, 4), Update(1, 3), Update(0, 1)]);
+    let schedule = Schedule::plain(&outline);
+    let at = |action| schedule.actions.iter().position(|other| *other == action).unwrap();
+    for (param, [from, to]) in [
+        (3, [Backward(4), Update(3, 4)]),
+        (2, [Backward(3), Update(1, 3)]),
+        (1, [Backward(2), Update(1, 3)]),
+        (0, [Backward(1), Update(0, 1)]),
+    ] {
+        let expected = [(Place::Device, at(from), at(to))];
+        assert_eq!(residences(&schedule, Buffer::Gradient(param)), expected);
+    }
+    let [freed, kept] = [false, true].map(|keeps_gradients| {
+        let outline = Outline { keeps_gradients, ..outline.clone() };
+        assert_eq!(updates(&outline).len(), 4);
+        ArenaLayout::plain(&[outline]).report
+    });
+    assert_eq!((kept.gradients, freed.gradients, freed.nets[0].gradients), (mib(33), Bytes(0), mib(33)));
+    // All but the largest lie where that has been.
+    assert!(kept.arena > freed.arena + mib(2) && kept.arena <= freed.arena + mib(3));
+    // Few are updated at the end, and none without updates.
+    assert_eq!(updates(&chain(4)), [Backward(4), Update(0, 4)]);
+    assert_eq!(updates(&Outline { updates: false, ..outline.clone() }), [Backward(4)]);
+    let mut shared = outline;
+    shared.nodes[1].gradients.push(3);
+    assert_eq!(updates(&shared), [Backward(4), Update(0, 4)]);
+    // What nothing trains has no gradient.
+    let mut frozen = sized([1, 1, 1, 30]);
+    frozen.params[3].trained = false;
+    assert_eq!(updates(&frozen), [Backward(4), Update(1, 4), Update(0, 1)]);
 }
 
 #[test]
@@ -124,7 +178,7 @@ fn what_is_computed_again_is_away_meanwhile() {
         Recompute(1),
         Backward(2),
         Backward(1),
-        Update,
+        Update(0, 3),
     ];
     let schedule = Schedule::new(&chain(3), actions.to_vec()).unwrap();
     assert_eq!(residences(&schedule, Buffer::Data(1)), [(Place::Device, 1, 2), (Place::Device, 5, 6)]);
@@ -153,7 +207,7 @@ fn what_cannot_be_executed_is_refused() {
 /// What a parameter takes in another type lies with it; its gradient and its history have none.
 #[test]
 fn copies_of_parameters_lie_with_them() {
-    let mut net = chain(2);
+    let mut net = Outline { keeps_gradients: true, ..chain(2) };
     net.params[0].copy = Bytes(412);
     let layout = ArenaLayout::plain(&[net]);
     let spot = |buffer| layout.nets[0].spot(buffer, Place::Device, 0).unwrap();
@@ -166,7 +220,7 @@ fn copies_of_parameters_lie_with_them() {
 /// The nets of a solver share parameters by name, gradients lie side by side, and the transient parts take turns.
 #[test]
 fn nets_share_an_arena() {
-    let train = chain(3);
+    let train = Outline { keeps_gradients: true, ..chain(3) };
     let mut test = chain(2);
     (test.updates, test.nodes[1].backward, test.nodes[2].backward) = (false, false, false);
     test.params.iter_mut().for_each(|param| param.trained = false);

@@ -171,12 +171,13 @@ impl Running {
         Self::in_layout(net, plan, |_, layout| layout)
     }
 
-    /// `net` where `choose` puts it.
+    /// `net` where `choose` puts it, with gradients that are kept.
     pub(crate) fn in_layout(
-        net: Net,
+        mut net: Net,
         plan: Plan,
         choose: impl FnOnce(&[Net], RunLayout) -> RunLayout,
     ) -> Self {
+        net.keeps_gradients = true;
         let run = NetRun::lay_out(vec![net], vec![plan], true).unwrap().in_layout(choose);
         let mut running = run.start(1).unwrap();
         let all = running.arena_mut().all();

@@ -12,9 +12,9 @@ const MOST_LAYERS: usize = 12;
 
 /// Parts of the memory over an iteration, from the lowest up.
 const PARTS: [(Tone, &str); 4] = [
-    (Tone::Grey, "weights, gradients, history"),
+    (Tone::Grey, "weights, history"),
     (Tone::Blue, "data"),
-    (Tone::Sky, "gradients of data"),
+    (Tone::Sky, "gradients"),
     (Tone::Orange, "workspace and scratch"),
 ];
 
@@ -140,7 +140,7 @@ fn convolution(outline: &Outline, plan: &Plan, action: Action) -> (f64, Option<B
     (kernels().map(PlannedKernel::time_ms).sum(), kernels().map(|planned| planned.workspace).max())
 }
 
-/// What lies on the device at a step: what outlives it, data, their gradients, workspace and scratch.
+/// What lies on the device at a step: what outlives it, data, gradients, workspace and scratch.
 fn alive(schedule: &Schedule, step: usize, workspace: Option<Bytes>) -> [Bytes; 4] {
     let mut parts = [Bytes::ZERO; 4];
     for (buffer, residences) in &schedule.buffers {
@@ -148,10 +148,10 @@ fn alive(schedule: &Schedule, step: usize, workspace: Option<Bytes>) -> [Bytes; 
             Buffer::Data(_) | Buffer::Saved(_) => 1,
             Buffer::Diff(_) => 2,
             Buffer::Scratch(_) => 3,
-            _ => 0,
+            Buffer::Gradient(_) => 2,
+            Buffer::Constant(_) | Buffer::Parameter(_) | Buffer::History(_) => 0,
         };
-        // What outlives an iteration is there from its beginning to its end.
-        let there = residences.iter().filter(|one| part == 0 || one.holds(step));
+        let there = residences.iter().filter(|one| one.holds(step));
         parts[part] += there.filter(|one| one.place == Place::Device).map(|one| one.bytes).sum();
     }
     parts[3] = workspace.unwrap_or(parts[3]);

@@ -22,7 +22,7 @@ const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
 const PRICES: [usize; 3] = [200, 30, 800];
 /// So many units are changed in a search, within limits of its trials, and so many are placed at each capacity.
-const TRIALS: (usize, [usize; 2]) = (200_000, [450, 2000]);
+const TRIALS: (usize, [usize; 2]) = (200_000, [450, 6000]);
 const PLACED: usize = 400;
 /// The heat of a search in parts of the time: at its beginning from what is known and from prices, and at its end.
 const HEAT: [f64; 3] = [1e-3, 4e-3, 1e-5];

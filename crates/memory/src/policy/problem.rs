@@ -71,7 +71,7 @@ pub(super) struct Problem<'a> {
     pub(super) tensors: Vec<Tensor>,
     /// In the order of their first nodes.
     pub(super) units: Vec<Unit>,
-    /// Gradients of blobs: sizes, and from which backward action to which (one past the last backward action: the end).
+    /// Gradients: sizes, and from which backward action to which (one past the last backward action: the end).
     pub(super) diffs: Vec<(u64, [usize; 2])>,
     /// Each node's pass forward, backward, and forward again, without the workspace of kernels.
     pub(super) steps: Vec<[Step; 3]>,
@@ -86,9 +86,19 @@ impl<'a> Problem<'a> {
         let pass = |of: usize| passes().filter(|one| one.1 == of).map(|one| one.0).collect::<Vec<_>>();
         let (forward, backward) = (pass(0), pass(1));
         let turn = forward.len();
-        let diffs = plain.buffers.iter().filter(|(buffer, _)| matches!(buffer, Buffer::Diff(_)));
+        let is_diff = |buffer| match buffer {
+            Buffer::Gradient(_) => !plain.outlives(buffer),
+            _ => matches!(buffer, Buffer::Diff(_)),
+        };
+        let diffs = plain.buffers.iter().filter(|&&(buffer, _)| is_diff(buffer));
         let diffs = diffs.flat_map(|(_, residences)| residences);
-        let diffs = diffs.map(|one| (arena_bytes(one.bytes.0), [one.first - turn, one.last - turn]));
+        // An update belongs to the backward action before it, but for the last.
+        let is_backward = |action: &&Action| matches!(action, Action::Backward(_));
+        let position = |at: usize| match plain.actions[turn..=at].iter().filter(is_backward).count() {
+            count if at + 1 == plain.actions.len() => count,
+            count => count - 1,
+        };
+        let diffs = diffs.map(|one| (arena_bytes(one.bytes.0), [one.first, one.last].map(position)));
         let step = |action: Action| {
             let (node, pass) = action.pass().expect("it computes");
             let has_kernels = !costs.nodes[node][pass].front.is_empty();
@@ -113,7 +123,7 @@ impl<'a> Problem<'a> {
             outline,
             costs,
         };
-        problem.find_tensors(&plain);
+        problem.find_tensors();
         for unit in &mut problem.units {
             unit.repeat_ms = unit.nodes.iter().map(|&node| problem.steps[node][2].ms).sum();
         }
@@ -139,7 +149,7 @@ impl<'a> Problem<'a> {
         self.forward.len()
     }
 
-    fn find_tensors(&mut self, plain: &Schedule) {
+    fn find_tensors(&mut self) {
         let outline = self.outline;
         let mut tensor_of: BTreeMap<Buffer, usize> = BTreeMap::new();
         for (at, &node) in self.forward.iter().enumerate() {
@@ -195,10 +205,9 @@ impl<'a> Problem<'a> {
         let largest = self.tensors.iter().map(|tensor| tensor.bytes).max().unwrap_or(0);
         let least = if self.costs.host > Bytes::ZERO { largest / SMALL } else { u64::MAX };
         self.tensors.iter_mut().for_each(|tensor| tensor.leaves &= tensor.bytes >= least);
-        for (at, &action) in plain.actions.iter().enumerate().skip(self.turn()) {
-            for (buffer, _) in uses(outline, at, action) {
+        for (at, &node) in self.backward.iter().enumerate() {
+            for (buffer, _) in uses(outline, at, Action::Backward(node)) {
                 if let Some(&tensor) = tensor_of.get(&buffer) {
-                    let at = at - self.forward.len();
                     self.tensors[tensor].back.get_or_insert([at, at])[1] = at;
                 }
             }

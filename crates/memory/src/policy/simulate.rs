@@ -32,7 +32,7 @@ pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace
         let start_ms =
             waits.iter().fold(free_ms, |start_ms, &other| start_ms.max(timeline.spans_ms[other][1]));
         let ms = match action {
-            Action::Update => costs.update_ms,
+            Action::Update(first, end) => costs.update_ms * outline.part(first..end),
             Action::Offload(buffer) => costs.copy_ms(outline.size(buffer), 0),
             Action::Prefetch(buffer) => costs.copy_ms(outline.size(buffer), 1),
             _ => action.pass().map_or(0.0, |(node, pass)| costs.pass_ms(action, workspace[node][pass])),

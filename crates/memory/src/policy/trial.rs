@@ -61,12 +61,16 @@ impl Trial {
             }
             before[come][2].push(Action::Prefetch(tensor.buffer));
         }
-        let mut actions: Vec<Action> = Vec::new();
+        let (mut actions, (updates, last_update)) = (Vec::<Action>::new(), problem.outline.updates());
         for (at, copies) in before.into_iter().enumerate() {
             actions.extend(copies.into_iter().flatten());
-            actions.extend(self.steps.get(at).map(|step| step.action));
+            let action = self.steps.get(at).map(|step| step.action);
+            actions.extend(action);
+            if let Some(Action::Backward(node)) = action {
+                actions.extend(updates[node]);
+            }
         }
-        actions.extend(problem.outline.updates.then_some(Action::Update));
+        actions.extend(last_update);
         actions
     }
 }

@@ -112,7 +112,7 @@ fn actions(problem: &Problem<'_>, what: (usize, Offloading)) -> Vec<Action> {
     let has_kernels = |&node: &usize| !problem.costs.nodes[node][0].front.is_empty();
     let is_convolution: Vec<bool> = problem.forward.iter().map(has_kernels).collect();
     let offloads = offloads(problem, &is_convolution, what);
-    let mut actions = Vec::new();
+    let (mut actions, (updates, last_update)) = (Vec::new(), problem.outline.updates());
     for (&node, tensors) in problem.forward.iter().zip(&offloads) {
         actions.extend(tensors.iter().map(|tensor| Action::Offload(tensor.buffer)));
         actions.push(Action::Forward(node));
@@ -133,8 +133,9 @@ fn actions(problem: &Problem<'_>, what: (usize, Offloading)) -> Vec<Action> {
         actions.extend(copied().map(Action::Prefetch));
         actions.push(Action::Backward(node));
         actions.extend(copied().map(Action::Hold));
+        actions.extend(updates[node]);
     }
-    actions.extend(problem.outline.updates.then_some(Action::Update));
+    actions.extend(last_update);
     actions
 }
 

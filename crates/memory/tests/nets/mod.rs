@@ -113,7 +113,8 @@ impl Net {
             PassCosts { fixed_ms: 0.0, front: kernel(1.0) },
             PassCosts { fixed_ms: 0.0, front: kernel(backward) },
         ];
-        let node = OutlineNode { needs_bottom: true, ..OutlineNode::default() };
+        let gradients = vec![self.outline.params.len()];
+        let node = OutlineNode { needs_bottom: true, gradients, ..OutlineNode::default() };
         let name = format!("conv{}.0", self.outline.nodes.len());
         let bytes = Bytes(4 * x.1 * k * r * r);
         self.outline.params.push(OutlineParam {

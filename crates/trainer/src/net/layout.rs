@@ -12,7 +12,7 @@ pub struct ParamSpans {
     pub data: Span,
     /// The same in the type in which passes read them, if that is another.
     pub copy: Option<Span>,
-    /// Its gradient, if it is trained.
+    /// Its gradient, as long as that is there, if it is trained.
     pub diff: Option<Span>,
     /// Its momentum, if a solver trains it.
     pub history: Option<Span>,
@@ -80,7 +80,10 @@ impl NetLayout {
         let mut layout = Self { values: values.collect(), places, params: Vec::new() };
         let params = graph.params.iter().enumerate().map(|(id, param)| {
             let (master, read) = (param.master(), &param.declaration.shape);
-            let span = |buffer| Some(layout.find(buffer, Place::Device, 0)?.tagged(master.format()));
+            let span = |buffer| {
+                let spot = layout.places.first_spot(buffer)?;
+                Some(Span::bytes(spot.offset.0 as usize, spot.bytes.0 as usize).tagged(master.format()))
+            };
             let all = span(Buffer::Parameter(id)).expect("every parameter has a place");
             let len = read.space().bytes();
             let copy = Span { offset: all.end() - len, len, format: read.format() };

@@ -36,6 +36,8 @@ pub struct Net {
     training: bool,
     /// Numbers that the solver keeps of each weight, 1 if nobody says so.
     pub(crate) histories: usize,
+    /// Whether gradients are kept beyond their update: something adds to them, or they are needed all at once.
+    pub(crate) keeps_gradients: bool,
     /// Values that are read after an iteration, besides its outputs.
     kept: Vec<graph::ValueId>,
     /// Blobs of the file that training does without.
@@ -88,7 +90,21 @@ impl Net {
         let scratch = graph.nodes.iter().map(transient).collect();
         let (name, phase, device) = (spec.name.clone(), spec.state.phase, options.device.clone());
         let (filled, kept) = (vec![false; layers.len()], Vec::new());
-        Ok(Self { name, phase, graph, layers, filled, device, scratch, training, histories: 1, kept, gone })
+        let (histories, keeps_gradients) = (1, spec.share.ranks > 1);
+        Ok(Self {
+            name,
+            phase,
+            graph,
+            layers,
+            filled,
+            device,
+            scratch,
+            training,
+            histories,
+            keeps_gradients,
+            kept,
+            gone,
+        })
     }
 
     /// It cannot do what was asked of it, as `message` says.
@@ -273,6 +289,7 @@ impl Net {
             needs_bottom: node.declaration.needs_bottom,
             unread_bottoms: node.declaration.unread_bottoms,
             needs_top: node.declaration.needs_top != Need::Nothing,
+            gradients: if node.backward { node.used_params.clone() } else { Vec::new() },
             saved: bytes(node.declaration.saved),
             repeats_from_saved: node.declaration.repeats_from_saved,
             scratch,
@@ -300,11 +317,15 @@ impl Net {
                 history: Bytes(self.histories as u64 * own.0),
             }
         };
+        // What no loss reaches is updated, too: its gradient is 0, and its weights decay.
+        let is_reached = |id: usize| nodes.iter().any(|node| node.backward && node.used_params.contains(&id));
+        let is_idle = |(id, param): (usize, &Param)| param.trained && !is_reached(id);
         Outline {
             nodes: nodes.iter().zip(&self.scratch).map(node).collect(),
             values: values.iter().enumerate().map(value).collect(),
             params: params.iter().map(param).collect(),
             updates: updates && self.training,
+            keeps_gradients: self.keeps_gradients || !updates || params.iter().enumerate().any(is_idle),
             staged: self.loaders().map(|(_, loader)| Bytes(loader.staged_bytes())).sum(),
             host: Bytes(self.loaders().map(|(_, loader)| loader.host_bytes()).sum()),
         }

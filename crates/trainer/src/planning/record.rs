@@ -46,7 +46,7 @@ impl ScheduleRecord {
         }
         let schedule = |(outline, actions): (&Outline, &Vec<Action>)| {
             let is_pass = |action: &&Action| {
-                matches!(action, Action::Forward(_) | Action::Backward(_) | Action::Update)
+                matches!(action, Action::Forward(_) | Action::Backward(_) | Action::Update(..))
             };
             if !actions.iter().filter(is_pass).eq(&Schedule::plain(outline).actions) {
                 return Err("its actions are those of another net".to_owned());

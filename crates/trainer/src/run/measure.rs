@@ -46,7 +46,7 @@ pub fn measure(
     let new: BTreeMap<&String, usize> = all.filter(|(key, _)| !known.contains_key(*key)).collect();
     let layouts: Vec<RunLayout> =
         new.values().map(|&node| alone(&net, &outline, passes(&outline, node))).collect();
-    let update = alone(&net, &outline, vec![Action::Update]);
+    let update = alone(&net, &outline, vec![Action::Update(0, outline.params.len())]);
     let largest = layouts.iter().chain([&update]).max_by_key(|layout| layout.bytes());
     let layout = largest.expect("the update's").clone();
     let mut running =

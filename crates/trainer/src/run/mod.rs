@@ -193,6 +193,10 @@ impl Execution {
     ///
     /// # Errors
     /// What a layer reports of its data, with the layer's name, and what the observer returns.
+    ///
+    /// # Panics
+    /// If an update clips or adds up gradients, or is that of several ranks, and the net was not built for a training
+    /// that does so.
     pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
         self.group().check()?;
         self.begin(&batch)?;
@@ -279,31 +283,41 @@ impl Execution {
             Action::Forward(_) | Action::Backward(_) | Action::Recompute(_) => {
                 let iteration = (batch.number, self.number.view());
                 self.nets[net].compute(layout, &mut self.arena, at, iteration, batch.accumulate)?;
-                if net == 0 && batch.update.is_some() {
-                    self.reduction.add_up(&mut self.arena, at)?;
-                }
             }
             Action::Offload(buffer) | Action::Prefetch(buffer) => {
                 let place = |place| layout.find(buffer, place, at).expect("a copy has both its places");
                 let [device, host] = [Place::Device, Place::Host].map(place);
                 self.slab.copy(&mut self.arena, action, (device, host))?;
             }
-            Action::Update => self.update(net, batch)?,
+            Action::Update(first, end) => self.update(net, first..end, batch)?,
             Action::Hold(_) => {}
         }
         Ok(self.slab.note((net, at), action)?)
     }
 
-    /// Adds the loss of a mini-batch to those before it, and updates the parameters if it is the last.
-    fn update(&mut self, net: usize, batch: &MiniBatch<'_>) -> Result<(), NetError> {
+    /// Adds the loss of a mini-batch to those before it, and if it is the last, updates `params`, whose gradients are
+    /// complete: those at the end first. Where gradients are needed all at once, all parameters wait for them.
+    fn update(&mut self, net: usize, params: Range<usize>, batch: &MiniBatch<'_>) -> Result<(), NetError> {
         let Self { nets, layout, arena, reduction, state, .. } = self;
         let (net, layout) = (&nets[net], &layout.nets[net]);
-        let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
-        let losses: Vec<Loss<'_>> = net.losses().map(view).collect();
-        update::add_losses(&self.device, &losses, state.view_mut(STATE), batch.accumulate);
+        let all = 0..layout.params.len();
+        if params.end == all.end {
+            let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
+            let losses: Vec<Loss<'_>> = net.losses().map(view).collect();
+            update::add_losses(&self.device, &losses, state.view_mut(STATE), batch.accumulate);
+        }
         let Some(Update { rule, weight_decay, .. }) = batch.update else { return Ok(()) };
+        reduction.add_up(arena, &layout.params[params.clone()])?;
+        let at_once = reduction.group().share().ranks > 1 || rule.clip.is_some();
+        let are_kept = layout.places.schedule.keeps_gradients;
+        assert!(are_kept || !at_once && batch.accumulate == Accumulate::Replace, "gradients are not kept");
+        let params = match at_once {
+            true if params.start > 0 => return Ok(()),
+            true => all,
+            false => params,
+        };
         reduction.finish(&self.device, state)?;
-        let params = net.graph().params.iter().zip(&layout.params);
+        let params = net.graph().params[params.clone()].iter().zip(&layout.params[params]);
         let (mut trained, mut gradients, mut written) = (vec![], vec![], vec![]);
         for (param, spans) in params {
             let (Some(dw), Some(history)) = (spans.diff, spans.history) else { continue };

@@ -75,7 +75,7 @@ impl NetRun {
         nets.iter_mut().for_each(Net::enter_arena);
         let mut running = Execution {
             recordings: Vec::new(),
-            reduction: Reduction::new(&device, &nets[0], &layout.nets[0], group)?,
+            reduction: Reduction::new(&device, group)?,
             number: Setting::new(&device)?,
             rates: Setting::new(&device)?,
             state: Arena::on(&device, StepState::SPACE.bytes())?,

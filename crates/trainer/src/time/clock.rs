@@ -51,7 +51,7 @@ impl Clock {
             report.spans_ms.push(span_ms);
             from = end;
             match *action {
-                Action::Update => {
+                Action::Update(..) => {
                     *report.update_ms.get_or_insert_default() += ms;
                     continue;
                 }

@@ -3,9 +3,10 @@
 
 use super::{DATA, conv, head, layer};
 use crate::net::{Net, NetLayout, RunLayout};
-use crate::run::MiniBatch;
+use crate::run::{MiniBatch, NetRun, Update};
 use crate::testing::{Forced, Running, build_on, gpu, plan_options, set};
-use memory::{Place, Residence};
+use cudnn_layers::update::Rule;
+use memory::{Action, NetPlaces, Place, Residence};
 use planner::{ARENA_ALIGNMENT, BatchSizePolicy, Bytes, Plan, WorkspacePolicy};
 use tensor::{Cpu, Device, Span};
 
@@ -46,9 +47,9 @@ fn planned(device: &Device, workspace: WorkspacePolicy) -> (Net, Plan) {
 
 /// A layout in which no transient buffer shares memory with another.
 fn unshared(_: &[Net], mut layout: RunLayout) -> RunLayout {
-    let places = &mut layout.nets[0].places;
-    for ((buffer, residences), offsets) in places.schedule.buffers.iter().zip(&mut places.offsets) {
-        for (residence, offset) in residences.iter().zip(offsets).filter(|_| !buffer.outlives()) {
+    let NetPlaces { schedule, offsets, .. } = &mut layout.nets[0].places;
+    for ((buffer, residences), offsets) in schedule.buffers.iter().zip(offsets) {
+        for (residence, offset) in residences.iter().zip(offsets).filter(|_| !schedule.outlives(*buffer)) {
             *offset = layout.report.arena;
             layout.report.arena = (layout.report.arena + residence.bytes).align_up(ARENA_ALIGNMENT);
         }
@@ -58,7 +59,8 @@ fn unshared(_: &[Net], mut layout: RunLayout) -> RunLayout {
 
 /// Every residence of a transient buffer on the device, with its place.
 fn residences(layout: &NetLayout) -> Vec<(Span, Residence)> {
-    let buffers = layout.places.schedule.buffers.iter().filter(|(buffer, _)| !buffer.outlives());
+    let schedule = &layout.places.schedule;
+    let buffers = schedule.buffers.iter().filter(|(buffer, _)| !schedule.outlives(*buffer));
     let all = buffers.flat_map(|(buffer, all)| all.iter().map(move |&residence| (*buffer, residence)));
     all.filter(|(_, residence)| residence.place == Place::Device && residence.bytes > Bytes::ZERO)
         .map(|(buffer, residence)| (layout.span(buffer, residence.first), residence))
@@ -123,13 +125,70 @@ fn sharing_memory_changes_nothing_on(device: &Device) {
 }
 
 #[test]
+fn gradients_that_end_with_their_updates_train_the_same_weights() {
+    gradients_that_end_train_the_same_on(&Device::Cpu(Cpu::new(2)));
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cuda_gradients_that_end_with_their_updates_train_the_same_weights() {
+    gradients_that_end_train_the_same_on(&gpu());
+}
+
+/// In a net with so many weights that there are several updates.
+fn gradients_that_end_train_the_same_on(device: &Device) {
+    let product = |name: &str, bottom: &str, outputs: usize| {
+        format!(
+            "layer {{ name: '{name}' type: 'InnerProduct' bottom: '{bottom}' top: '{name}'
+               inner_product_param {{ num_output: {outputs} weight_filler {{ type: 'xavier' }} }} }}"
+        )
+    };
+    let text = [
+        "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' dummy_data_param {
+           shape { dim: 2 dim: 512 } shape { dim: 2 } data_filler { type: 'gaussian' } data_filler { } } }"
+            .to_owned(),
+        product("a", "data", 512),
+        product("b", "a", 512),
+        product("c", "b", 512),
+        product("d", "c", 4),
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'd' bottom: 'label' top: 'loss' }".to_owned(),
+    ]
+    .concat();
+    let trained = |keeps_gradients: bool| {
+        let mut net = build_on(device, &text).unwrap();
+        net.keeps_gradients = keeps_gradients;
+        let options = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws);
+        let plan = Forced::IMPLICIT_GEMM.install(&mut net, &options);
+        let mut running = Running(NetRun::lay_out(vec![net], vec![plan], true).unwrap().start(1).unwrap());
+        let actions = &running.layout().places.schedule.actions;
+        let updates = actions.iter().filter(|action| matches!(action, Action::Update(..))).count();
+        assert!(updates > 1, "{actions:?}");
+        let rule = Rule { momentum: 0.9, mini_batches: 1, ..Rule::default() };
+        for number in 0..3 {
+            let update = Some(Update { rule, weight_decay: 0.01, rates: rule.rates(0.1, number) });
+            let batch = MiniBatch { update, ..MiniBatch::new(number) };
+            match keeps_gradients {
+                true => running.0.iterate(0, batch).unwrap(),
+                false => drop(iterate_poisoned(&mut running, &batch)),
+            }
+        }
+        let params = running.layout().params.iter().flat_map(|spans| [Some(spans.data), spans.history]);
+        let values = params.flatten().flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
+        (running.0.layout().bytes(), values.collect::<Vec<f32>>())
+    };
+    let ((kept_bytes, kept), (bytes, freed)) = (trained(true), trained(false));
+    assert!(kept.iter().all(|value| value.is_finite()) && kept == freed);
+    assert!(bytes + (1 << 20) < kept_bytes, "{bytes} of {kept_bytes}");
+}
+
+#[test]
 fn buffers_alive_together_never_overlap() {
     for policy in WorkspacePolicy::ALL {
         let (net, _) = planned(&Device::Cpu(Cpu::new(2)), policy);
         let layout = RunLayout::new(&[&net], true);
         let net = &layout.nets[0];
         let placed = residences(net);
-        let params = net.params.iter().flat_map(|spans| [Some(spans.data), spans.diff, spans.history]);
+        let params = net.params.iter().flat_map(|spans| [Some(spans.data), spans.history]);
         let always: Vec<Span> = params.flatten().collect();
         for (index, (span, life)) in placed.iter().enumerate() {
             assert!(span.end() <= layout.bytes() && always.iter().all(|other| !span.overlaps(other)));
