@@ -1,14 +1,8 @@
 //! A net as far as its memory is concerned.
 
-use crate::schedule::Action;
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
-use std::ops::{Range, RangeInclusive};
-
-/// Bytes of gradients whose parameters are updated together, and that ranks add up together, as in PyTorch: so many that
-/// both run at the full rate, so few that the first begins early. Towards the end of an iteration they become fewer, as
-/// no backward pass is left to hide the last sum.
-const UPDATED: RangeInclusive<u64> = 1 << 20..=25 << 20;
+use std::ops::Range;
 
 /// A net in execution order: what reads and writes what, what backward passes see again, and how large it all is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,33 +143,6 @@ impl Outline {
             Scratch::Segment { offset, bytes } => offset + bytes,
         };
         self.nodes.iter().flat_map(|node| node.scratch).map(end).max().unwrap_or_default()
-    }
-
-    /// For each node, the update that follows its backward pass, if one does, and that at the end of the iteration.
-    /// Parameters are updated together, from the last to the first, once they have gradients of [`UPDATED`] bytes that
-    /// are complete.
-    pub fn updates(&self) -> (Vec<Option<Action>>, Option<Action>) {
-        let mut after = vec![None; self.nodes.len()];
-        let mut last_node = vec![self.nodes.len(); self.params.len()];
-        for (node, outline) in self.nodes.iter().enumerate().rev() {
-            outline.gradients.iter().for_each(|&param| last_node[param] = node);
-        }
-        let size = |param: &OutlineParam| if param.trained { param.bytes.0 } else { 0 };
-        let mut left: u64 = self.params.iter().map(size).sum();
-        let (mut end, mut bytes, mut complete) = (self.params.len(), 0, self.nodes.len());
-        for (param, &node) in last_node.iter().enumerate().rev() {
-            if bytes >= left.clamp(*UPDATED.start(), *UPDATED.end()) && node < complete {
-                after[complete] = Some(Action::Update(param + 1, end));
-                (end, bytes) = (param + 1, 0);
-            }
-            complete = complete.min(node);
-            let size = size(&self.params[param]);
-            (bytes, left) = (bytes + size, left - size);
-        }
-        (
-            if self.updates { after } else { vec![None; after.len()] },
-            self.updates.then_some(Action::Update(0, end)),
-        )
     }
 
     /// How much of what an update does is that of these parameters, from 0 to 1.

@@ -1,10 +1,16 @@
 //! The actions of one iteration, when each buffer lies where, and which action waits for which.
 
-use crate::outline::{Outline, OutlineValue, Scratch};
+use crate::outline::{Outline, OutlineParam, OutlineValue, Scratch};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use thiserror::Error;
+
+/// Bytes of gradients whose parameters are updated together, and that ranks add up together, as in PyTorch: so many that
+/// both run at the full rate, so few that the first begins early. Towards the end of an iteration they become fewer, as
+/// no backward pass is left to hide the last sum.
+const UPDATED: RangeInclusive<u64> = 1 << 20..=25 << 20;
 
 /// Something to be done in an iteration. Nodes are given by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -375,6 +381,33 @@ impl Walk<'_> {
 }
 
 impl Outline {
+    /// For each node, the update that follows its backward pass, if one does, and that at the end of the iteration.
+    /// Parameters are updated together, from the last to the first, once they have gradients of [`UPDATED`] bytes that
+    /// are complete.
+    pub fn updates(&self) -> (Vec<Option<Action>>, Option<Action>) {
+        let mut after = vec![None; self.nodes.len()];
+        let mut last_node = vec![self.nodes.len(); self.params.len()];
+        for (node, outline) in self.nodes.iter().enumerate().rev() {
+            outline.gradients.iter().for_each(|&param| last_node[param] = node);
+        }
+        let size = |param: &OutlineParam| if param.trained { param.bytes.0 } else { 0 };
+        let mut left: u64 = self.params.iter().map(size).sum();
+        let (mut end, mut bytes, mut complete) = (self.params.len(), 0, self.nodes.len());
+        for (param, &node) in last_node.iter().enumerate().rev() {
+            if bytes >= left.clamp(*UPDATED.start(), *UPDATED.end()) && node < complete {
+                after[complete] = Some(Action::Update(param + 1, end));
+                (end, bytes) = (param + 1, 0);
+            }
+            complete = complete.min(node);
+            let size = size(&self.params[param]);
+            (bytes, left) = (bytes + size, left - size);
+        }
+        (
+            if self.updates { after } else { vec![None; after.len()] },
+            self.updates.then_some(Action::Update(0, end)),
+        )
+    }
+
     /// The size of a buffer.
     ///
     /// # Panics
