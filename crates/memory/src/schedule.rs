@@ -382,8 +382,8 @@ impl Walk<'_> {
 
 impl Outline {
     /// For each node, the update that follows its backward pass, if one does, and that at the end of the iteration.
-    /// Parameters are updated together, from the last to the first, once they have gradients of [`UPDATED`] bytes that
-    /// are complete.
+    /// Parameters are updated together, from the last to the first, once they have complete gradients of 25 MiB, and of
+    /// fewer towards the end.
     pub fn updates(&self) -> (Vec<Option<Action>>, Option<Action>) {
         let mut after = vec![None; self.nodes.len()];
         let mut last_node = vec![self.nodes.len(); self.params.len()];
