@@ -8,9 +8,10 @@
 //! Nets of one solver (training, testing) share parameters by name and, as they never run at the same time, the
 //! transient part. What is offloaded lies in a slab of the host's memory, likewise shared.
 
+use crate::action::{Buffer, Place, Residence};
 use crate::outline::{Outline, Scratch};
 use crate::placement::{lower_bound, place};
-use crate::schedule::{Buffer, Place, Residence, Schedule, scratch};
+use crate::schedule::{Schedule, scratch};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

@@ -16,6 +16,7 @@
 #[cfg(test)]
 extern crate self as memory;
 
+mod action;
 mod layout;
 mod outline;
 mod placement;
@@ -23,8 +24,9 @@ pub mod policy;
 mod room;
 mod schedule;
 
+pub use action::{Action, Buffer, Place, Residence, StreamKind};
 pub use layout::{ArenaLayout, MemoryReport, NetMemory, NetPlaces, Spot};
 pub use outline::{LayerMemory, Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
 pub use placement::{Placement, lower_bound, place};
 pub use room::Room;
-pub use schedule::{Action, Buffer, Place, Residence, Schedule, ScheduleError, StreamKind};
+pub use schedule::{Schedule, ScheduleError};

@@ -1,6 +1,6 @@
 //! Placing buffers with known residences in one memory.
 
-use crate::schedule::Residence;
+use crate::action::Residence;
 use planner::ARENA_ALIGNMENT as ALIGNMENT;
 
 /// Where buffers lie, and the size of what they lie in.
@@ -183,7 +183,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Place;
+    use crate::action::Place;
     use planner::Bytes;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;

@@ -5,10 +5,11 @@
 //! placed first and stays where it is; a workspace then lies in the largest hole of its action, so that what is
 //! promised here is what [`ArenaLayout`] does. Workspaces never meet, as no two actions compute at once.
 
+use crate::action::{Action, Buffer, Place, Residence};
 use crate::layout::ArenaLayout;
 use crate::outline::{Outline, Scratch};
 use crate::placement::{Placement, place};
-use crate::schedule::{Action, Buffer, Place, Residence, Schedule};
+use crate::schedule::Schedule;
 use planner::{
     ARENA_ALIGNMENT as ALIGNMENT, Bytes, Configuration, ConvOp, Cost, Curve, DesirableSet, Fronts, Kernel,
 };

@@ -1,7 +1,7 @@
 //! How long the actions of an iteration take.
 
+use crate::action::Action;
 use crate::outline::Outline;
-use crate::schedule::Action;
 use planner::{Bytes, Cost};
 use serde::{Deserialize, Serialize};
 

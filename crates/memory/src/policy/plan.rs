@@ -2,9 +2,10 @@
 
 use super::costs::Costs;
 use super::simulate::{self, Timeline, simulate};
+use crate::action::{Action, Buffer, Place, Residence};
 use crate::outline::{Outline, Scratch};
 use crate::room::{Beside, largest, lowest_end};
-use crate::schedule::{Action, Buffer, Place, Residence, Schedule, ScheduleError};
+use crate::schedule::{Schedule, ScheduleError};
 use crate::{layout::ArenaLayout, placement::place};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,9 @@
 //! A net as far as it can be kept, offloaded or computed again.
 
 use super::costs::Costs;
+use crate::action::{Action, Buffer};
 use crate::outline::Outline;
-use crate::schedule::{Action, Buffer, Schedule, Use, uses};
+use crate::schedule::{Schedule, Use, uses};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! When each action of a schedule runs.
 
 use super::costs::Costs;
-use crate::schedule::{Action, Place, Schedule, StreamKind};
+use crate::action::{Action, Place, StreamKind};
+use crate::schedule::Schedule;
 use crate::{outline::Outline, placement};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};

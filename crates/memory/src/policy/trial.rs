@@ -1,7 +1,7 @@
 //! What comes of a choice for every feature map: the order of actions, the memory they need, and the time.
 
 use super::problem::{Problem, Step, arena_bytes};
-use crate::schedule::Action;
+use crate::action::Action;
 use planner::Bytes;
 
 /// A choice for every feature map; what is neither stays.

@@ -8,8 +8,8 @@
 use super::costs::Costs;
 use super::plan::{BelowFloor, Fitting, MemoryPlan};
 use super::problem::{Problem, Tensor};
+use crate::action::{Action, Buffer};
 use crate::outline::Outline;
-use crate::schedule::{Action, Buffer};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 
