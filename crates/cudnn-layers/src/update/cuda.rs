@@ -49,6 +49,7 @@ pub(super) fn update_all(
     rates: View<'_>,
     mut state: ViewMut<'_>,
     params: &mut [ParamUpdate<'_>],
+    is_first: bool,
 ) {
     let (rates, state) = (Arg::Address(rates.address::<u8>()), Arg::Address(state.address::<u8>()));
     params.sort_by_key(|param| param.w.is_empty());
@@ -57,7 +58,9 @@ pub(super) fn update_all(
     // What lies in the scratch memory is used before other work is launched that takes it.
     cuda.scratch(|mut scratch| {
         let sums = Sums::launch(cuda, rule, &mut scratch, params);
-        prepare(cuda, rule, state, &sums);
+        if is_first {
+            prepare(cuda, rule, state, &sums);
+        }
         for (params, at) in params.chunks_mut(PARAMS_AT_ONCE).zip(sums.at.chunks(PARAMS_AT_ONCE)) {
             let mut table = sums.table(rule);
             let mut blocks = 0;

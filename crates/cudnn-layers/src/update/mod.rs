@@ -209,7 +209,8 @@ pub fn offer_loss(device: &Device, mut state: ViewMut<'_>) {
 
 /// Updates the weights, their copies and the history of all `params` from their accumulated gradients `dw`, unless the
 /// loss is not finite, a label was out of range ([`device_fault`](crate::softmax::labels::device_fault)), or an update
-/// was refused before. `rates` are the bytes of [`StepRates`].
+/// was refused before. `rates` are the bytes of [`StepRates`]. Of an iteration's updates only the first need look at
+/// what they all depend on, and does so if `is_first`; where the rule clips there is but one.
 ///
 /// # Panics
 /// If lengths do not fit within a parameter.
@@ -219,6 +220,7 @@ pub fn update_all(
     rates: View<'_>,
     mut state: ViewMut<'_>,
     params: &mut [ParamUpdate<'_>],
+    is_first: bool,
 ) {
     for ParamUpdate { dw, history, w, copy, .. } in params.iter() {
         let kept = rule.method.histories() * w.len();
@@ -230,7 +232,7 @@ pub fn update_all(
             let rates = bytemuck::pod_read_unaligned(rates.host::<u8>());
             cpu::update_all(cpu, rule, &rates, on_host(&mut state), params);
         }
-        Device::Cuda(cuda) => cuda::update_all(cuda, rule, rates, state, params),
+        Device::Cuda(cuda) => cuda::update_all(cuda, rule, rates, state, params, is_first),
     }
 }
 

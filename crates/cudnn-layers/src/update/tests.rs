@@ -51,7 +51,11 @@ impl Memory {
     }
 
     fn update_all(&mut self, device: &Device, rule: &Rule, params: &mut [ParamUpdate<'_>]) {
-        update_all(device, rule, self.rates.view(), self.state.view_mut(self.span), params);
+        self.update_some(device, rule, params, true);
+    }
+
+    fn update_some(&mut self, device: &Device, rule: &Rule, params: &mut [ParamUpdate<'_>], is_first: bool) {
+        update_all(device, rule, self.rates.view(), self.state.view_mut(self.span), params, is_first);
     }
 
     fn add_losses(&mut self, device: &Device, losses: &[Loss<'_>], accumulate: Accumulate) {
@@ -246,7 +250,9 @@ on_every_device! {
                 let mut memory = Memory::new(device, RATE);
                 let mut updates = cut(&params, dw, out);
                 let at_once = if in_one_call { updates.len() } else { 1 };
-                updates.chunks_mut(at_once).for_each(|updates| memory.update_all(device, rule, updates));
+                for (number, updates) in updates.chunks_mut(at_once).enumerate() {
+                    memory.update_some(device, rule, updates, number == 0);
+                }
             })
         };
         for rule in [RULE, larc] {
@@ -307,7 +313,8 @@ on_every_device! {
                 memory.add_losses(device, &[(losses, 1.0)], Accumulate::Replace);
                 memory.update_all(device, &RULE, &mut cut(&params, dw, out.reborrow()));
                 memory.add_losses(device, &[(losses.slice(0..1), 1.0)], Accumulate::Replace);
-                memory.update_all(device, &RULE, &mut cut(&params, dw, out));
+                memory.update_some(device, &RULE, &mut cut(&params, dw, out.reborrow()), true);
+                memory.update_some(device, &RULE, &mut cut(&params, dw, out), false);
                 assert_eq!((memory.state().refused, memory.state().loss), (1, 1.0));
             });
             assert_same_bits(&after, &start);

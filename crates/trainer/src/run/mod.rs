@@ -301,7 +301,8 @@ impl Execution {
         let Self { nets, layout, arena, reduction, state, .. } = self;
         let (net, layout) = (&nets[net], &layout.nets[net]);
         let all = 0..layout.params.len();
-        if params.end == all.end {
+        let is_first = params.end == all.end;
+        if is_first {
             let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
             let losses: Vec<Loss<'_>> = net.losses().map(view).collect();
             update::add_losses(&self.device, &losses, state.view_mut(STATE), batch.accumulate);
@@ -335,7 +336,7 @@ impl Execution {
         });
         let mut params: Vec<ParamUpdate<'_>> = params.collect();
         let (rates, state) = (self.rates.view(), self.state.view_mut(STATE));
-        update::update_all(&self.device, &rule, rates, state, &mut params);
+        update::update_all(&self.device, &rule, rates, state, &mut params, at_once || is_first);
         Ok(())
     }
 
