@@ -130,38 +130,47 @@ fn every_policy_keeps_its_budget_on(device: &str) {
 
 /// On the tables of a GPU, in eighths of the memory that everything takes: more memory never costs time, and no other
 /// policy is faster in as much of it, or has a plan where this one has none.
-#[test]
-fn joint_plans_of_recorded_nets_are_never_slower_with_more_memory_or_than_others() {
+fn joint_plans_are_never_slower_with_more_memory_or_than_others(net: &str, batch: usize) {
     let folder = Folder::new();
-    let nets = [("alexnet", 256), ("googlenet", 128), ("resnet18", 128), ("vgg16", 256), ("resnet50", 256)];
-    for (net, batch) in nets {
-        let planned = |policy: &str, budget: &str| {
-            let plan = format!("plan --model {net} --batch {batch} --device h200 --memory-policy {policy}");
-            let output = folder.run(&format!("{plan} --device-memory {budget} --json"));
-            let report = output.status.success().then(|| text(&output.stdout));
-            let schedule = serde_json::from_str::<Value>(&report?).unwrap()["schedule"].clone();
-            assert!(number(&schedule["arena"]) <= number(&schedule["budget"]), "{net} in {budget}");
-            Some(schedule)
-        };
-        let ms = |schedule: &Value, field: &str| schedule[field].as_f64().unwrap();
-        let most = number(&planned("joint", "130GiB").unwrap()["arena"]);
-        let (mut last_ms, mut count) = (f64::INFINITY, 0);
-        for eighth in 1..=8 {
-            let budget = (most / 8 * eighth).to_string();
-            let joint = planned("joint", &budget);
-            let joint_ms = joint.as_ref().map_or(f64::INFINITY, |schedule| ms(schedule, "planned_ms"));
-            assert!(joint_ms <= last_ms * (1.0 + 1e-9), "{net}, {eighth}/8: {joint_ms} after {last_ms}");
-            if let Some(schedule) = joint.filter(|_| net == "resnet50" && eighth >= 3) {
-                let (bound_ms, gap) = (ms(&schedule, "bound_ms"), if eighth == 3 { 0.02 } else { 0.01 });
-                assert!(joint_ms <= (1.0 + gap) * bound_ms, "{eighth}/8: {joint_ms} over {bound_ms}");
-            }
-            for policy in ["vdnn-all:m", "vdnn-conv:p", "vdnn-dyn", "accudnn"] {
-                let other_ms = planned(policy, &budget).map_or(f64::INFINITY, |one| ms(&one, "planned_ms"));
-                assert!(joint_ms <= other_ms * (1.0 + 1e-9), "{net}, {eighth}/8: {policy} takes {other_ms}");
-            }
-            (last_ms, count) = (joint_ms, count + usize::from(joint_ms.is_finite()));
+    let planned = |policy: &str, budget: &str| {
+        let plan = format!("plan --model {net} --batch {batch} --device h200 --memory-policy {policy}");
+        let output = folder.run(&format!("{plan} --device-memory {budget} --json"));
+        let report = output.status.success().then(|| text(&output.stdout));
+        let schedule = serde_json::from_str::<Value>(&report?).unwrap()["schedule"].clone();
+        assert!(number(&schedule["arena"]) <= number(&schedule["budget"]), "{net} in {budget}");
+        Some(schedule)
+    };
+    let ms = |schedule: &Value, field: &str| schedule[field].as_f64().unwrap();
+    let most = number(&planned("joint", "130GiB").unwrap()["arena"]);
+    let (mut last_ms, mut count) = (f64::INFINITY, 0);
+    for eighth in 1..=8 {
+        let budget = (most / 8 * eighth).to_string();
+        let joint = planned("joint", &budget);
+        let joint_ms = joint.as_ref().map_or(f64::INFINITY, |schedule| ms(schedule, "planned_ms"));
+        assert!(joint_ms <= last_ms * (1.0 + 1e-9), "{net}, {eighth}/8: {joint_ms} after {last_ms}");
+        if let Some(schedule) = joint.filter(|_| net == "resnet50" && eighth >= 3) {
+            let (bound_ms, gap) = (ms(&schedule, "bound_ms"), if eighth == 3 { 0.02 } else { 0.01 });
+            assert!(joint_ms <= (1.0 + gap) * bound_ms, "{eighth}/8: {joint_ms} over {bound_ms}");
         }
-        assert!(count >= 3, "{net} has plans in {count} of 8 budgets");
+        for policy in ["vdnn-all:m", "vdnn-conv:p", "vdnn-dyn", "accudnn"] {
+            let other_ms = planned(policy, &budget).map_or(f64::INFINITY, |one| ms(&one, "planned_ms"));
+            assert!(joint_ms <= other_ms * (1.0 + 1e-9), "{net}, {eighth}/8: {policy} takes {other_ms}");
+        }
+        (last_ms, count) = (joint_ms, count + usize::from(joint_ms.is_finite()));
+    }
+    assert!(count >= 3, "{net} has plans in {count} of 8 budgets");
+}
+
+/// Two tests, as both cores are there.
+#[test]
+fn joint_plans_of_resnet50() {
+    joint_plans_are_never_slower_with_more_memory_or_than_others("resnet50", 256);
+}
+
+#[test]
+fn joint_plans_of_other_recorded_nets() {
+    for (net, batch) in [("alexnet", 256), ("googlenet", 128), ("resnet18", 128), ("vgg16", 256)] {
+        joint_plans_are_never_slower_with_more_memory_or_than_others(net, batch);
     }
 }
 

@@ -26,8 +26,6 @@ const TRIALS: (usize, [usize; 2]) = (200_000, [450, 6000]);
 const PLACED: usize = 400;
 /// The heat of a search in parts of the time: at its beginning from what is known and from prices, and at its end.
 const HEAT: [f64; 3] = [1e-3, 4e-3, 1e-5];
-/// So many searches more begin where nothing that was found has places.
-const RETRIES: usize = 20;
 /// How many choices are known at once: to begin with, and at most.
 const KNOWN: [usize; 2] = [4, 48];
 
@@ -213,22 +211,26 @@ impl<'a> Search<'a> {
             self.lacks.iter().map(|(_, best)| best).chain(answers.first()).cloned().collect();
         self.known.extend(answers);
         self.known.drain(KNOWN[0]..self.known.len().saturating_sub(KNOWN[1]).max(KNOWN[0]));
-        let trials = (TRIALS.0 / self.units.len().max(1)).clamp(TRIALS.1[0], TRIALS.1[1]);
         for (start, hot) in starts.into_iter().zip(HEAT) {
-            self.anneal(start, trials, hot);
+            self.anneal(start, self.trials(), hot);
         }
         self.place_fastest(capacity, budget);
     }
 
-    /// Near the floor what fits in sum may have no places: what other searches find may.
+    /// How many changes a search tries.
+    fn trials(&self) -> usize {
+        (TRIALS.0 / self.units.len().max(1)).clamp(TRIALS.1[0], TRIALS.1[1])
+    }
+
+    /// Near the floor what fits in sum may have no places: what searches from the first known choices find may.
     fn search_places(&mut self, capacity: u64, budget: u64) {
         let fits = self.fits.clone();
-        for start in 0..RETRIES {
+        for start in 0..KNOWN[0] {
             if capacity > budget || self.found.iter().any(|(ms, ..)| ms.is_finite()) {
                 break;
             }
             self.known.extend(std::mem::take(&mut self.fits).into_iter().map(|(_, choice)| choice));
-            self.anneal(self.known[start % KNOWN[0]].clone(), TRIALS.1[1], HEAT[1]);
+            self.anneal(self.known[start].clone(), self.trials(), HEAT[1]);
             self.place_fastest(capacity, budget);
         }
         self.fits = fits;
