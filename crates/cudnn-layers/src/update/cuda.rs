@@ -62,8 +62,7 @@ pub(super) fn update_all(
             prepare(cuda, rule, state, &sums);
         }
         for (params, at) in params.chunks_mut(PARAMS_AT_ONCE).zip(sums.at.chunks(PARAMS_AT_ONCE)) {
-            let mut table = sums.table(rule);
-            let mut blocks = 0;
+            let (mut table, mut blocks) = (sums.table(rule), 0);
             for ((to, param), &at) in table.parameters.iter_mut().zip(params).zip(at) {
                 *to = parameter(param, blocks, at);
                 blocks += tile_count(param.w.len());
@@ -128,15 +127,13 @@ impl Sums {
         let blocks = |param: &ParamUpdate<'_>| tile_count(param.w.len()).min(PARTS);
         let count = params.iter().map(|param| blocks(param) as usize).sum();
         assert!(bytes(2 * count) <= scratch.len() as u64, "scratch memory for {} sums", params.len());
-        let mut first = 0;
-        let mut at = Vec::new();
+        let (mut first, mut at) = (0, Vec::new());
         for param in params {
             let (grid, len) = (Grid::line(blocks(param), THREADS), param.w.len());
-            let to = start + bytes(first as usize);
-            let behind = Arg::Address(to + bytes(count));
+            let [to, behind] = [0, count].map(|after| Arg::Address(start + bytes(first as usize + after)));
             // SAFETY: `squares(const float* x, double* partials, u64 len)` writes one double per block, for which the
             // scratch memory has room.
-            unsafe { launch!(cuda, "squares", grid, [param.dw, Arg::Address(to), len]) };
+            unsafe { launch!(cuda, "squares", grid, [param.dw, to, len]) };
             if rule.larc.is_some() {
                 let w = Arg::Address(param.w.address::<f32>());
                 // SAFETY: as above.
@@ -151,7 +148,6 @@ impl Sums {
     /// The table of no parameters.
     fn table(&self, rule: &Rule) -> Table {
         let &Rule { momentum, momentum2, regularization, larc, .. } = rule;
-        let w_squares = self.start + (self.count * size_of::<f64>()) as u64;
         Table {
             momentum,
             momentum2,
@@ -159,7 +155,7 @@ impl Sums {
             clips: i32::from(larc.is_some_and(|larc| larc.clips)),
             sign_decays: i32::from(regularization == Regularization::L1),
             dw_squares: self.start,
-            w_squares,
+            w_squares: self.start + (self.count * size_of::<f64>()) as u64,
             ..Table::zeroed()
         }
     }
@@ -186,10 +182,9 @@ pub(super) fn offer_loss(cuda: &Cuda, mut state: ViewMut<'_>) {
 pub(super) fn add_losses(cuda: &Cuda, losses: &[Loss<'_>], mut state: ViewMut<'_>, mut how: Accumulate) {
     let state = Arg::Address(state.address::<u8>());
     for &(loss, weight) in losses {
-        let add = add(how);
         // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has
         // `len`.
-        unsafe { launch!(cuda, "add_loss", Grid::line(1, 1), [loss, loss.len(), &weight, state, add]) };
+        unsafe { launch!(cuda, "add_loss", Grid::line(1, 1), [loss, loss.len(), &weight, state, add(how)]) };
         how = Accumulate::Add;
     }
 }

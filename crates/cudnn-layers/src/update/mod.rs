@@ -209,8 +209,8 @@ pub fn offer_loss(device: &Device, mut state: ViewMut<'_>) {
 
 /// Updates the weights, their copies and the history of all `params` from their accumulated gradients `dw`, unless the
 /// loss is not finite, a label was out of range ([`device_fault`](crate::softmax::labels::device_fault)), or an update
-/// was refused before. `rates` are the bytes of [`StepRates`]. Of an iteration's updates only the first need look at
-/// what they all depend on, and does so if `is_first`; where the rule clips there is but one.
+/// was refused before: the first update of an iteration finds that out for all, and, if its rule clips, is the only one.
+/// `rates` are the bytes of [`StepRates`].
 ///
 /// # Panics
 /// If lengths do not fit within a parameter.

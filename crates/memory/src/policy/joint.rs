@@ -211,9 +211,7 @@ impl<'a> Search<'a> {
             self.lacks.iter().map(|(_, best)| best).chain(answers.first()).cloned().collect();
         self.known.extend(answers);
         self.known.drain(KNOWN[0]..self.known.len().saturating_sub(KNOWN[1]).max(KNOWN[0]));
-        for (start, hot) in starts.into_iter().zip(HEAT) {
-            self.anneal(start, self.trials(), hot);
-        }
+        starts.into_iter().zip(HEAT).for_each(|(start, hot)| self.anneal(start, self.trials(), hot));
         self.place_fastest(capacity, budget);
     }
 

@@ -300,8 +300,7 @@ impl Execution {
     fn update(&mut self, net: usize, params: Range<usize>, batch: &MiniBatch<'_>) -> Result<(), NetError> {
         let Self { nets, layout, arena, reduction, state, .. } = self;
         let (net, layout) = (&nets[net], &layout.nets[net]);
-        let all = 0..layout.params.len();
-        let is_first = params.end == all.end;
+        let (all, is_first) = (0..layout.params.len(), params.end == layout.params.len());
         if is_first {
             let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
             let losses: Vec<Loss<'_>> = net.losses().map(view).collect();
