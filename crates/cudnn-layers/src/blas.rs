@@ -75,7 +75,7 @@ pub(crate) fn product(
 impl Cublas {
     /// Sets what belongs to the device: the arithmetic, and its scratch as the workspace. With one stream and one
     /// workspace cuBLAS gives the same result every time.
-    fn prepare(&mut self, tf32: bool, mut scratch: ViewMut<'_>) -> Result<(), CudaError> {
+    fn prepare(&mut self, tf32: bool, scratch: ViewMut<'_>) -> Result<(), CudaError> {
         self.stream.bind()?;
         let math = match tf32 {
             true => sys::cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,

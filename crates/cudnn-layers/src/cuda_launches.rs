@@ -147,8 +147,8 @@ pub(crate) fn add(accumulate: Accumulate) -> i32 {
 }
 
 /// Where a gradient goes, null for nowhere, and whether it is added.
-pub(crate) fn destination(gradient: &mut Option<Out<'_>>) -> (u64, i32) {
-    let to = gradient.as_mut();
+pub(crate) fn destination(gradient: &Option<Out<'_>>) -> (u64, i32) {
+    let to = gradient.as_ref();
     to.map_or((0, 0), |gradient| (gradient.to.address::<f32>(), add(gradient.accumulate)))
 }
 
@@ -220,7 +220,7 @@ pub(crate) unsafe fn launch_sums(
     source: &'static Source,
     sums: &'static str,
     (extents, rows): (&AxisExtents, Option<RowGrids>),
-    mut scratch: ViewMut<'_>,
+    scratch: ViewMut<'_>,
     args: &[Arg<'_>],
 ) {
     let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
@@ -233,7 +233,7 @@ pub(crate) unsafe fn launch_sums(
         partials * size_of::<f64>() <= scratch.byte_len() && (parts == 1 || counters <= COUNTERS),
         "scratch memory and counters for {parts} parts of {extents:?}"
     );
-    let args = [args, &[Arg::Address(scratch.address::<u8>())]].concat();
+    let args = [args, &[Arg::from(scratch.address::<u8>())]].concat();
     // SAFETY: as the caller promises; the partial sums have their places.
     unsafe { cuda.launch(source, sums, grid, &args) };
 }

@@ -138,6 +138,12 @@ impl<B> TaggedBytes<B> {
         }
     }
 
+    /// Where the elements begin in a GPU's memory.
+    pub fn address<T: Element>(&self) -> u64 {
+        self.check::<T>();
+        self.untyped_address()
+    }
+
     /// Where numbers of the type that the view is tagged with begin in a GPU's memory.
     ///
     /// # Panics
@@ -178,12 +184,6 @@ impl<'a> View<'a> {
         // are an element.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len()) }
     }
-
-    /// Where the elements begin in a GPU's memory.
-    pub fn address<T: Element>(&self) -> u64 {
-        self.check::<T>();
-        self.untyped_address()
-    }
 }
 
 impl<'a> ViewMut<'a> {
@@ -220,11 +220,6 @@ impl<'a> ViewMut<'a> {
         // SAFETY: the memory is ours alone for `'a`, holds so many whole elements at an aligned address, and any bytes
         // are an element.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len()) }
-    }
-
-    /// Where the elements begin in a GPU's memory.
-    pub fn address<T: Element>(&mut self) -> u64 {
-        self.as_view().address::<T>()
     }
 }
 

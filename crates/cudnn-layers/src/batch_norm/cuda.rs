@@ -157,16 +157,15 @@ pub(super) fn forward(
     epsilon: f32,
     (x, added): (View<'_>, Option<View<'_>>),
     y: ViewMut<'_>,
-    ([mut mean, mut inv_std], mut winners): ([ViewMut<'_>; 2], Option<ViewMut<'_>>),
-    mut running: RunningSums<'_>,
+    (saved, winners): ([ViewMut<'_>; 2], Option<ViewMut<'_>>),
+    running: RunningSums<'_>,
 ) {
     let extents = &norm.extents;
     let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], extents);
-    let saved = [&mut mean, &mut inv_std].map(|view| view.address::<f32>());
-    let winners = winners.as_mut().map_or(0, |winners| winners.address::<u8>());
+    let saved = saved.map(|view| view.address::<f32>());
+    let winners = winners.map_or(0, |winners| winners.address::<u8>());
     let pass = Pass {
-        running: [&mut running.mean, &mut running.variance, &mut running.factor]
-            .map(|view| view.address::<f32>()),
+        running: [running.mean, running.variance, running.factor].map(|view| view.address::<f32>()),
         epsilon,
         fraction: running.moving_average_fraction,
         ..Pass::forward(norm, (x, added), &y, (saved, winners))
@@ -213,9 +212,9 @@ pub(super) fn backward(
     ([x, dy], y): ([View<'_>; 2], Option<View<'_>>),
     (saved, winners): ([View<'_>; 2], Option<View<'_>>),
     (Out { to: dx, accumulate }, passed): (Out<'_>, Option<ViewMut<'_>>),
-    mut gradients: AffineGradients<'_>,
+    gradients: AffineGradients<'_>,
 ) {
-    let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
+    let [gamma, beta] = [&gradients.gamma, &gradients.beta].map(destination);
     let winners = winners.map_or(0, |winners| winners.address::<u8>());
     let pass = Pass {
         dy: dy.numbers(),

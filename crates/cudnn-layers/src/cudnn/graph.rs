@@ -148,7 +148,7 @@ impl Cudnn {
         plan: &ExecutionPlan,
         [a, b]: [View<'_>; 2],
         out: ViewMut<'_>,
-        mut workspace: ViewMut<'_>,
+        workspace: ViewMut<'_>,
     ) -> Result<(), CudnnError> {
         let Convolution { op, geometry, .. } = plan.convolution;
         let operands = [a, b, out.as_view()];

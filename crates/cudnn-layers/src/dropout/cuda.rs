@@ -2,7 +2,7 @@
 
 use super::{Dropout, mix64};
 use crate::cuda_launches::{add, launch, numbers, of_type, sources, tiles};
-use tensor::cuda::{Arg, Cuda};
+use tensor::cuda::Cuda;
 use tensor::{Out, View};
 
 sources!("dropout.cu");
@@ -10,7 +10,7 @@ sources!("dropout.cu");
 /// In place without a `from`.
 pub(super) fn apply(cuda: &Cuda, dropout: &Dropout<'_>, from: Option<View<'_>>, to: Out<'_>) {
     let Out { to, accumulate } = to;
-    let (len, iteration) = (to.len(), Arg::Address(dropout.iteration.address::<u8>()));
+    let (len, iteration) = (to.len(), dropout.iteration.address::<u8>());
     let place = of_type(&[from, Some(to.as_view())]);
     let (seed, threshold, scale) = (mix64(dropout.seed), dropout.threshold(), dropout.scale());
     // SAFETY: `dropout(u64 seed, const u64* iteration, u32 threshold, float scale, const real* x, real* y, int add, u64

@@ -39,7 +39,7 @@ fn lowered_len(g: &ConvGeometry) -> usize {
 ///
 /// # Panics
 /// If a length does not match `g`, or a padded image has an extent of more than 31 bits.
-pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, mut to: ViewMut<'_>) {
+pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>) {
     assert_eq!((x.len(), to.len()), (g.x_len(), lowered_len(g)), "lengths of {g:?}");
     let len = to.len() / (g.r * g.s);
     let (lowering, grid) = (Lowering::new(g, len, [g.out_h(), g.out_w()]), threads(len));
@@ -53,7 +53,7 @@ pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, mut to: ViewMut
 ///
 /// # Panics
 /// As [`im2col`].
-pub(crate) fn col2im(cuda: &Cuda, g: &ConvGeometry, from: View<'_>, Out { to: mut dx, accumulate }: Out<'_>) {
+pub(crate) fn col2im(cuda: &Cuda, g: &ConvGeometry, from: View<'_>, Out { to: dx, accumulate }: Out<'_>) {
     assert_eq!((from.len(), dx.len()), (lowered_len(g), g.x_len()), "lengths of {g:?}");
     let (lowering, grid) = (Lowering::new(g, dx.len(), [g.h, g.w]), threads(dx.len()));
     let (from, to) = (from.address::<f32>(), dx.address::<f32>());
@@ -63,7 +63,7 @@ pub(crate) fn col2im(cuda: &Cuda, g: &ConvGeometry, from: View<'_>, Out { to: mu
 }
 
 /// Adds up `terms`, each as long as the sum.
-pub(crate) fn sum_terms(cuda: &Cuda, terms: View<'_>, Out { mut to, accumulate }: Out<'_>) {
+pub(crate) fn sum_terms(cuda: &Cuda, terms: View<'_>, Out { to, accumulate }: Out<'_>) {
     let (len, grid) = (to.len(), threads(to.len()));
     assert!(terms.len().is_multiple_of(len), "{} elements in terms of {len}", terms.len());
     let (count, from) = ((terms.len() / len) as u64, terms.address::<f32>());

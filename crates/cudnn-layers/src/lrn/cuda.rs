@@ -28,7 +28,7 @@ pub(super) fn backward(
     let ((lrn, runs), extents) = (Constants::new(near, x), Extents::new(&near.extents));
     let add = add(dx.accumulate);
     let (from, gradient, to) = (x.numbers(), dy.numbers(), dx.to.numbers());
-    let Some(mut scale) = scale else {
+    let Some(scale) = scale else {
         let grid = threads(runs);
         // SAFETY: `(Lrn lrn, Extents e, const real* x, const real* dy, real* dx, int add)`; the contract has checked the
         // lengths.

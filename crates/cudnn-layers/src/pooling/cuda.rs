@@ -126,7 +126,7 @@ impl<'a, const OPERANDS: usize> Launch<'a, OPERANDS> {
             by_stride: g.stride.map(divisor),
             channels: divisor(if channels > 1 { packs } else { g.c }),
         };
-        let operands = operands.map(Arg::Address);
+        let operands = operands.map(Arg::from);
         let add = accumulate.map(|accumulate| Arg::from(add(accumulate)));
         let args: Vec<Arg<'_>> = [Arg::from(&fields)].into_iter().chain(operands).chain(add).collect();
         // SAFETY: the caller's promise.

@@ -41,12 +41,12 @@ pub(super) fn backward_affine(
     extents: &AxisExtents,
     x: View<'_>,
     dy: View<'_>,
-    mut gradients: AffineGradients<'_>,
+    gradients: AffineGradients<'_>,
 ) {
-    let [gamma, beta] = [&mut gradients.gamma, &mut gradients.beta].map(destination);
+    let [gamma, beta] = [&gradients.gamma, &gradients.beta].map(destination);
     let device_extents = Extents::new(extents);
-    let addresses = [x.numbers(), dy.numbers(), gamma.0, beta.0].map(Arg::Address);
-    let args = [&[Arg::from(&device_extents)], &addresses[..], &[gamma.1, beta.1].map(Arg::I32)].concat();
+    let addresses = [x.numbers(), dy.numbers(), gamma.0, beta.0].map(Arg::from);
+    let args = [&[Arg::from(&device_extents)], &addresses[..], &[gamma.1, beta.1].map(Arg::from)].concat();
     let (place, rows) = of_channels(cuda, &[Some(x), Some(dy)], extents);
     cuda.scratch(|scratch| {
         // SAFETY: `scale_backward_affine(Extents extents, const real* x, const real* dy, float* gamma, float* beta, int
@@ -64,10 +64,10 @@ pub(crate) fn backward_bias(
     extents: &AxisExtents,
     (y, passed): (Option<View<'_>>, Option<u64>),
     dy: View<'_>,
-    mut db: Out<'_>,
+    db: Out<'_>,
 ) {
     let ((place, rows), device_extents) = (of_channels(cuda, &[y, Some(dy)], extents), Extents::new(extents));
-    let addresses = [numbers(y), dy.numbers(), passed.unwrap_or(0), db.to.address::<f32>()].map(Arg::Address);
+    let addresses = [numbers(y), dy.numbers(), passed.unwrap_or(0), db.to.address::<f32>()].map(Arg::from);
     let args = [&[Arg::from(&device_extents)], &addresses[..], &[Arg::from(add(db.accumulate))]].concat();
     cuda.scratch(|scratch| {
         // SAFETY: `bias_backward(Extents extents, const real* y, const real* dy, real* passed, float* db, int add,

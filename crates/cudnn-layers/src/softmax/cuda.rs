@@ -3,7 +3,7 @@
 use super::labels::{LabelError, LossOptions};
 use crate::AxisExtents;
 use crate::cuda_launches::{Extents, THREADS, add, launch, of_type, sources, threads, tiles};
-use tensor::cuda::{Arg, Cuda, Grid};
+use tensor::cuda::{Cuda, Grid};
 use tensor::{Out, View, ViewMut};
 
 sources!("softmax.cu");
@@ -15,14 +15,14 @@ const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512, at_once: false }
 const FACTOR_LEN: usize = 16;
 
 /// `y` is of the type of `x`, or in single precision.
-pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, mut y: ViewMut<'_>) {
+pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
     let place = of_type(&[Some(x)]);
     let (function, to) = if x.format().dtype == y.format().dtype {
         ("softmax_forward", y.numbers())
     } else {
         ("softmax_probabilities", y.address::<f32>())
     };
-    let (grid, extents, from, to) = (lines(extents), Extents::new(extents), x.numbers(), Arg::Address(to));
+    let (grid, extents, from) = (lines(extents), Extents::new(extents), x.numbers());
     // SAFETY: `function(Extents e, const real* x, real* or float* y)`; the contract has checked the lengths, and an
     // address is that of elements of its type.
     unsafe { launch!(cuda, place, function, grid, [&extents, from, to]) };
@@ -54,11 +54,11 @@ pub(super) fn loss(
     options: &LossOptions,
     p: View<'_>,
     labels: View<'_>,
-    mut to: ViewMut<'_>,
+    to: ViewMut<'_>,
 ) -> Result<(), LabelError> {
     let (normaliser, ignored) = (options.normaliser(extents, 0), ignored(options.ignore_label));
     let (e, shares) = (&Extents::new(extents), &options.shares(extents.axis));
-    let (function, to, fault) = ("softmax_loss", &mut to, Arg::Address(cuda.fault_address()));
+    let (function, to, fault) = ("softmax_loss", to.as_view(), cuda.fault_address());
     // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored, const float* p, const
     // float* labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is
     // used as an index.
@@ -79,8 +79,7 @@ pub(super) fn loss_backward(
     let (place, to, add) = (of_type(&[Some(dx.to.as_view())]), dx.to.numbers(), add(dx.accumulate));
     let [first, second] = ["softmax_loss_factor", "softmax_loss_backward"];
     cuda.scratch(|mut scratch| {
-        let factor = scratch.slice(0..FACTOR_LEN).address::<u8>();
-        let [factor, fault] = [factor, cuda.fault_address()].map(Arg::Address);
+        let (factor, fault) = (scratch.slice(0..FACTOR_LEN).address::<u8>(), cuda.fault_address());
         // SAFETY: `softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float*
         // labels, float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e,
         // Shares shares, float ignored, const float* factor, const float* p, const float* labels, real* dx, int add)`;
@@ -98,28 +97,28 @@ pub(super) fn accuracy(
     extents: &AxisExtents,
     (top_k, ignore_label): (usize, Option<i32>),
     [scores, labels]: [View<'_>; 2],
-    mut to: ViewMut<'_>,
+    to: ViewMut<'_>,
     per_class: Option<ViewMut<'_>>,
 ) -> Result<(), LabelError> {
     let classes = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
     let (extents, ignored) = (Extents::new(extents), ignored(ignore_label));
-    let fault = Arg::Address(cuda.fault_address());
+    let (to, fault) = (to.as_view(), cuda.fault_address());
     let (place, from) = (of_type(&[Some(scores)]), scores.numbers());
     // SAFETY: `accuracy(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float* to, uint4*
     // fault)`; otherwise as for the loss.
     unsafe {
-        launch!(cuda, place, "accuracy", ONE_BLOCK, [&extents, top_k, ignored, from, labels, &mut to, fault])
+        launch!(cuda, place, "accuracy", ONE_BLOCK, [&extents, top_k, ignored, from, labels, to, fault])
     };
-    if let Some(mut to) = per_class {
+    if let Some(to) = per_class.as_ref().map(ViewMut::as_view) {
         let (function, grid) = ("accuracy_per_class", Grid::line(classes, THREADS));
         // SAFETY: `accuracy_per_class(Extents e, u64 top_k, float ignored, const real* scores, const float* labels,
         // float* to)` with a block for each class, for which `to` has an element.
-        unsafe { launch!(cuda, place, function, grid, [&extents, top_k, ignored, from, labels, &mut to]) };
+        unsafe { launch!(cuda, place, function, grid, [&extents, top_k, ignored, from, labels, to]) };
     }
     Ok(())
 }
 
 /// No label equals a NaN.
-fn ignored(ignore_label: Option<i32>) -> Arg<'static> {
-    Arg::F32(ignore_label.map_or(f32::NAN, |label| label as f32))
+fn ignored(ignore_label: Option<i32>) -> f32 {
+    ignore_label.map_or(f32::NAN, |label| label as f32)
 }

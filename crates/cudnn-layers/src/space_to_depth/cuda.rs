@@ -87,7 +87,7 @@ pub(crate) fn filter_to_depth((cuda, [g, deep], order): Deepened<'_>, w: View<'_
 
 /// Makes the gradient of w, in single precision, of that of w'.
 pub(crate) fn gradient_from_depth((cuda, [g, deep], order): Deepened<'_>, dw: View<'_>, out: Out<'_>) {
-    let Out { mut to, accumulate } = out;
+    let Out { to, accumulate } = out;
     let len = g.w_len();
     assert_eq!((dw.len(), to.len()), (deep.w_len(), len), "lengths of {g:?} and {deep:?}");
     let (place, from, taps) = (place(dw, order), dw.numbers(), Taps::new(g, deep));

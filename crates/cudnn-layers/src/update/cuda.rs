@@ -3,7 +3,7 @@
 use super::{Loss, Method, ParamUpdate, Regularization, Rule};
 use crate::cuda_launches::{THREADS, add, launch, source, tile_count};
 use bytemuck::{Pod, Zeroable};
-use tensor::cuda::{Arg, Cuda, Grid};
+use tensor::cuda::{Cuda, Grid};
 use tensor::{Accumulate, Bf16, View, ViewMut};
 
 source!("update.cu");
@@ -47,21 +47,21 @@ pub(super) fn update_all(
     cuda: &Cuda,
     rule: &Rule,
     rates: View<'_>,
-    mut state: ViewMut<'_>,
+    state: ViewMut<'_>,
     params: &mut [ParamUpdate<'_>],
     is_first: bool,
 ) {
-    let (rates, state) = (Arg::Address(rates.address::<u8>()), Arg::Address(state.address::<u8>()));
+    let (rates, state) = (rates.address::<u8>(), state.address::<u8>());
     params.sort_by_key(|param| param.w.is_empty());
     let filled = params.iter().take_while(|param| !param.w.is_empty()).count();
-    let params = &mut params[..filled];
+    let params = &params[..filled];
     // What lies in the scratch memory is used before other work is launched that takes it.
-    cuda.scratch(|mut scratch| {
-        let sums = Sums::launch(cuda, rule, &mut scratch, params);
+    cuda.scratch(|scratch| {
+        let sums = Sums::launch(cuda, rule, &scratch, params);
         if is_first {
             prepare(cuda, rule, state, &sums);
         }
-        for (params, at) in params.chunks_mut(PARAMS_AT_ONCE).zip(sums.at.chunks(PARAMS_AT_ONCE)) {
+        for (params, at) in params.chunks(PARAMS_AT_ONCE).zip(sums.at.chunks(PARAMS_AT_ONCE)) {
             let (mut table, mut blocks) = (sums.table(rule), 0);
             for ((to, param), &at) in table.parameters.iter_mut().zip(params).zip(at) {
                 *to = parameter(param, blocks, at);
@@ -91,7 +91,7 @@ fn kernel(method: Method) -> &'static str {
     }
 }
 
-fn parameter(param: &mut ParamUpdate<'_>, first_block: u32, squares: u32) -> Parameter {
+fn parameter(param: &ParamUpdate<'_>, first_block: u32, squares: u32) -> Parameter {
     Parameter {
         dw: param.dw.address::<f32>(),
         history: param.history.address::<f32>(),
@@ -118,7 +118,7 @@ struct Sums {
 
 impl Sums {
     /// Adds up what `rule` needs.
-    fn launch(cuda: &Cuda, rule: &Rule, scratch: &mut ViewMut<'_>, params: &mut [ParamUpdate<'_>]) -> Self {
+    fn launch(cuda: &Cuda, rule: &Rule, scratch: &ViewMut<'_>, params: &[ParamUpdate<'_>]) -> Self {
         let start = scratch.address::<u8>();
         if rule.clip.is_none() && rule.larc.is_none() {
             return Self { start, count: 0, at: vec![0; params.len()] };
@@ -130,14 +130,13 @@ impl Sums {
         let (mut first, mut at) = (0, Vec::new());
         for param in params {
             let (grid, len) = (Grid::line(blocks(param), THREADS), param.w.len());
-            let [to, behind] = [0, count].map(|after| Arg::Address(start + bytes(first as usize + after)));
+            let [to, behind] = [0, count].map(|after| start + bytes(first as usize + after));
             // SAFETY: `squares(const float* x, double* partials, u64 len)` writes one double per block, for which the
             // scratch memory has room.
             unsafe { launch!(cuda, "squares", grid, [param.dw, to, len]) };
             if rule.larc.is_some() {
-                let w = Arg::Address(param.w.address::<f32>());
                 // SAFETY: as above.
-                unsafe { launch!(cuda, "squares", grid, [w, behind, len]) };
+                unsafe { launch!(cuda, "squares", grid, [param.w.as_view(), behind, len]) };
             }
             at.push(first);
             first += blocks(param);
@@ -162,10 +161,10 @@ impl Sums {
 }
 
 /// Leaves the gradients' scale in `state`, and whether there is an update.
-fn prepare(cuda: &Cuda, rule: &Rule, state: Arg<'_>, sums: &Sums) {
+fn prepare(cuda: &Cuda, rule: &Rule, state: u64, sums: &Sums) {
     let (clip, mini_batches) = (rule.clip.unwrap_or(f32::INFINITY), rule.mini_batches as f32);
     let count = if rule.clip.is_some() { sums.count } else { 0 };
-    let [start, fault] = [sums.start, cuda.fault_address()].map(Arg::Address);
+    let (start, fault) = (sums.start, cuda.fault_address());
     // SAFETY: `prepare(const double* partials, u64 count, float clip, float mini_batches, StepState* state, const
     // uint4* fault)`; the kernels of `Sums::launch` have filled the partial sums.
     unsafe {
@@ -173,14 +172,14 @@ fn prepare(cuda: &Cuda, rule: &Rule, state: Arg<'_>, sums: &Sums) {
     };
 }
 
-pub(super) fn offer_loss(cuda: &Cuda, mut state: ViewMut<'_>) {
-    let [state, fault] = [state.address::<u8>(), cuda.fault_address()].map(Arg::Address);
+pub(super) fn offer_loss(cuda: &Cuda, state: ViewMut<'_>) {
+    let (state, fault) = (state.address::<u8>(), cuda.fault_address());
     // SAFETY: `offer_loss(StepState* state, const uint4* fault)`.
     unsafe { launch!(cuda, "offer_loss", Grid::line(1, 1), [state, fault]) };
 }
 
-pub(super) fn add_losses(cuda: &Cuda, losses: &[Loss<'_>], mut state: ViewMut<'_>, mut how: Accumulate) {
-    let state = Arg::Address(state.address::<u8>());
+pub(super) fn add_losses(cuda: &Cuda, losses: &[Loss<'_>], state: ViewMut<'_>, mut how: Accumulate) {
+    let state = state.address::<u8>();
     for &(loss, weight) in losses {
         // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has
         // `len`.

@@ -1,6 +1,6 @@
 //! CUDA kernels' sources, grids and arguments.
 
-use crate::{View, ViewMut};
+use crate::View;
 #[cfg(feature = "cuda")]
 use std::ffi::c_void;
 
@@ -35,16 +35,8 @@ impl Grid {
 /// One argument of a CUDA kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg<'a> {
-    /// A pointer.
-    Address(u64),
-    /// An `int`.
-    I32(i32),
-    /// An `unsigned`.
-    U32(u32),
-    /// An `unsigned long long`.
-    U64(u64),
-    /// A `float`.
-    F32(f32),
+    /// A number or a pointer: the first of these bytes in memory, as many as its type has.
+    Value(u64),
     /// A struct by value, its bytes aligned as the struct is.
     Bytes(&'a [u8]),
 }
@@ -61,10 +53,7 @@ impl Arg<'_> {
     #[cfg(feature = "cuda")]
     pub(super) fn value(&self) -> *mut c_void {
         let value: *const c_void = match self {
-            Self::Address(value) | Self::U64(value) => (&raw const *value).cast(),
-            Self::I32(value) => (&raw const *value).cast(),
-            Self::U32(value) => (&raw const *value).cast(),
-            Self::F32(value) => (&raw const *value).cast(),
+            Self::Value(value) => (&raw const *value).cast(),
             Self::Bytes(bytes) => bytes.as_ptr().cast(),
         };
         value.cast_mut()
@@ -74,38 +63,27 @@ impl Arg<'_> {
 /// A pointer to `float`s.
 impl From<View<'_>> for Arg<'_> {
     fn from(view: View<'_>) -> Self {
-        Self::Address(view.address::<f32>())
+        Self::Value(view.address::<f32>())
     }
 }
 
 /// A null pointer for `None`.
 impl From<Option<View<'_>>> for Arg<'_> {
     fn from(view: Option<View<'_>>) -> Self {
-        view.map_or(Self::Address(0), Arg::from)
-    }
-}
-
-/// A pointer to `float`s.
-impl From<&mut ViewMut<'_>> for Arg<'_> {
-    fn from(view: &mut ViewMut<'_>) -> Self {
-        Self::Address(view.address::<f32>())
+        view.map_or(Self::Value(0), Arg::from)
     }
 }
 
 macro_rules! numbers {
-    ($($variant:ident($number:ty)),+) => {$(
+    ($($number:ty),+) => {$(
         impl From<$number> for Arg<'_> {
             fn from(value: $number) -> Self {
-                Arg::$variant(value)
+                let mut bytes = [0; 8];
+                bytes[..size_of::<$number>()].copy_from_slice(&value.to_ne_bytes());
+                Self::Value(u64::from_ne_bytes(bytes))
             }
         }
     )+};
 }
 
-numbers!(I32(i32), U32(u32), U64(u64), F32(f32));
-
-impl From<usize> for Arg<'_> {
-    fn from(value: usize) -> Self {
-        Self::U64(value as u64)
-    }
-}
+numbers!(i32, u32, u64, usize, f32);

@@ -55,7 +55,7 @@ impl Drop for DeviceMemory {
 
 impl Stream {
     /// Copies `values` from the host to `to`, and waits for it.
-    pub(crate) fn upload<T: Element>(&self, values: &[T], mut to: ViewMut<'_>) -> Result<(), CudaError> {
+    pub(crate) fn upload<T: Element>(&self, values: &[T], to: ViewMut<'_>) -> Result<(), CudaError> {
         assert_eq!(values.len(), to.len(), "a copy has one length");
         self.bind()?;
         // SAFETY: the destination is as long and exclusively ours. `values` is read until the stream is waited for

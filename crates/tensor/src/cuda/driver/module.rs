@@ -84,10 +84,10 @@ mod tests {
         let mut arena = Arena::unset(cuda.stream(), all.len).unwrap();
         let line = [0.5f32, 2.0];
         let args = [
-            Arg::from(&mut arena.view_mut(all)),
+            Arg::from(arena.view_mut(all).as_view()),
             Arg::from(1000usize),
-            Arg::Bytes(bytemuck::bytes_of(&line)),
-            Arg::Address(cuda.fault_address()),
+            Arg::from(&line),
+            Arg::from(cuda.fault_address()),
         ];
         // SAFETY: the arguments are those of the kernel above, which writes `len` elements and the fault.
         unsafe { cuda.launch(&SOURCE, "line", Grid::line(4, 256), &args) };

@@ -126,7 +126,7 @@ impl Communicator {
         &self,
         stream: &Stream,
         from: Option<View<'_>>,
-        mut to: ViewMut<'_>,
+        to: ViewMut<'_>,
     ) -> Result<(), CudaError> {
         stream.bind()?;
         let (address, count, of) = match to.format().dtype {
