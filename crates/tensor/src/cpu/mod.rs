@@ -9,7 +9,7 @@ mod simd;
 
 use crate::Format;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 use thiserror::Error;
 
 pub use block_gemm::{Left, MAX_VECTORS, block_gemm};
@@ -22,7 +22,7 @@ pub use simd::{LANES, Lanes, WithLanes, dispatch};
 ///
 /// Results never depend on the number of threads: work is cut by index, and every output value is computed by one
 /// task in a fixed order. All of it is done on the pool's threads, where denormals count as zeros (on x86-64).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Cpu {
     pool: Arc<ThreadPool>,
     /// See [`Device::set_format`](crate::Device::set_format).
@@ -75,9 +75,3 @@ impl Cpu {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ThreadError(String);
-
-impl fmt::Debug for Cpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cpu({} threads)", self.threads())
-    }
-}

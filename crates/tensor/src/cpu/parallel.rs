@@ -65,19 +65,12 @@ impl Cpu {
 }
 
 /// A slice whose disjoint parts are written by several threads.
+#[derive(Clone, Copy)]
 pub struct SharedMut<'a, T = f32> {
     base: *mut T,
     len: usize,
     lifetime: PhantomData<&'a mut [T]>,
 }
-
-impl<T> Clone for SharedMut<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for SharedMut<'_, T> {}
 
 // SAFETY: the only way to the elements is `slice`, whose caller promises that parts in use at a time are disjoint.
 unsafe impl<T: Send> Send for SharedMut<'_, T> {}

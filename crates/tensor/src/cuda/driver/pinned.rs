@@ -6,6 +6,7 @@ use cudarc::driver::result;
 use std::ffi::c_void;
 
 /// Page-locked host memory, and the point after which the host may touch it again.
+#[derive(Debug)]
 pub struct Pinned {
     memory: *mut u8,
     len: usize,
@@ -149,12 +150,6 @@ impl Drop for Pinned {
             // SAFETY: the memory comes from `malloc_host`, and the device uses it no more.
             let _ = unsafe { result::free_host(self.memory.cast::<c_void>()) };
         }
-    }
-}
-
-impl std::fmt::Debug for Pinned {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pinned({} bytes)", self.len)
     }
 }
 
