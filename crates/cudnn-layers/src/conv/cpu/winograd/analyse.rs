@@ -62,8 +62,8 @@ impl<T: Transform<IN, A>, const IN: usize> WithLanes for Analyse<'_, T, IN> {
         for segment in self.problem.segments(self.rows.clone()) {
             let pixel_rows = self.pixel_rows(&segment);
             for block in 0..self.images.blocks() {
-                let planes = self.images.planes(segment.sample, self.group, block, &pixel_rows);
-                gather(lanes, self.from, planes, scratch);
+                let (first, planes, len) = self.images.planes(segment.sample, self.group, block, &pixel_rows);
+                gather(lanes, &self.from[first..], planes, len, scratch);
                 for (index, tile_row) in segment.rows.clone().enumerate() {
                     self.columns(lanes, tile_row, &pixel_rows, scratch, zeros, tall);
                     let tile = self.first_tile + (segment.first + index) * self.problem.cols();

@@ -1,9 +1,10 @@
 //! Filters at the points, `G g G^T`, and the adjoint, which makes gradients of filters.
 
-use super::layout::{CHANNELS, Planes, Spectrum};
+use super::layout::{CHANNELS, Spectrum};
 use super::minimal::{A, Filter, FilterAdjoint, square};
 use super::pixels::{gather, pixels_len, scatter};
-use crate::conv::{ConvOp, cpu::planes::store};
+use crate::conv::ConvOp;
+use crate::conv::cpu::planes::{Signals, store};
 use std::ops::Range;
 use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
@@ -95,14 +96,14 @@ impl TransformFilter<'_> {
         match self.op {
             ConvOp::Forward => {
                 let start = (first * inputs + channels.start) * TAPS;
-                let len = channels.len() * TAPS;
-                gather(lanes, self.w, Planes { first: start, stride: inputs * TAPS, count, len }, taps);
+                let filters = Signals { count, stride: inputs * TAPS };
+                gather(lanes, &self.w[start..], filters, channels.len() * TAPS, taps);
                 TAPS * LANES
             }
             _ => {
                 for (channel, taps) in channels.clone().zip(taps.chunks_exact_mut(LANES * LANES)) {
                     let start = (channel * outputs + first) * TAPS;
-                    gather(lanes, self.w, Planes { first: start, stride: TAPS, count, len: TAPS }, taps);
+                    gather(lanes, &self.w[start..], Signals { count, stride: TAPS }, TAPS, taps);
                 }
                 LANES * LANES
             }
@@ -139,12 +140,9 @@ impl WithLanes for FilterGradient<'_> {
                     store(lanes, &mut taps, (channel * TAPS + tap) * LANES, gradient);
                 }
             }
-            let planes = Planes {
-                first: self.start + (block * LANES * inputs + channels.start) * TAPS,
-                stride: inputs * TAPS,
-                count: (outputs - block * LANES).min(LANES),
-                len: channels.len() * TAPS,
-            };
+            let first = self.start + (block * LANES * inputs + channels.start) * TAPS;
+            let filters = Signals { count: (outputs - block * LANES).min(LANES), stride: inputs * TAPS };
+            let planes = (first, filters, channels.len() * TAPS);
             // SAFETY: tasks transform different parts.
             unsafe { scatter(lanes, &taps, self.dw, planes, self.accumulate) };
         }

@@ -1,7 +1,7 @@
 //! Memory layout of images and their tiles, and of the matrices of every frequency.
 
 use super::minimal::{A, M};
-use crate::conv::ConvOp;
+use crate::conv::{ConvOp, cpu::planes::Signals};
 use std::ops::Range;
 use tensor::{ConvGeometry, cpu::LANES};
 
@@ -27,25 +27,18 @@ impl Images {
         self.channels.div_ceil(LANES)
     }
 
-    /// Rows `rows` of a block of channels.
-    pub(super) fn planes(&self, sample: usize, group: usize, block: usize, rows: &Range<usize>) -> Planes {
+    /// Rows `rows` of a block of channels: their first element, the channels, and how many elements each has.
+    pub(super) fn planes(
+        &self,
+        sample: usize,
+        group: usize,
+        block: usize,
+        rows: &Range<usize>,
+    ) -> (usize, Signals, usize) {
         let channel = sample * self.total + group * self.channels + block * LANES;
-        Planes {
-            first: (channel * self.h + rows.start) * self.w,
-            stride: self.h * self.w,
-            count: (self.channels - block * LANES).min(LANES),
-            len: rows.len() * self.w,
-        }
+        let signals = Signals { count: (self.channels - block * LANES).min(LANES), stride: self.h * self.w };
+        ((channel * self.h + rows.start) * self.w, signals, rows.len() * self.w)
     }
-}
-
-/// Up to sixteen runs of `len` elements, `stride` apart.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Planes {
-    pub(super) first: usize,
-    pub(super) stride: usize,
-    pub(super) count: usize,
-    pub(super) len: usize,
 }
 
 /// A correlation of `n` samples with filters of 3 x 3, and the tiles of `M x M` outputs that cover it.
