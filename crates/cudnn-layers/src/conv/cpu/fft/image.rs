@@ -8,26 +8,15 @@ use std::ops::Range;
 use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
 
-/// Which sixteen channels of which sample.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    sample: usize,
-    group: usize,
-    block: usize,
-}
-
-impl Block {
-    /// The number `index` of all blocks of a micro-batch.
-    fn new(index: usize, groups: usize, blocks: usize) -> Self {
-        Self { sample: index / blocks / groups, group: index / blocks % groups, block: index % blocks }
-    }
-
-    /// The channel planes of this block as a range of the images' elements, and how many there are.
-    fn planes(&self, groups: usize, channels: usize, pixels: usize) -> (Range<usize>, usize) {
-        let first = (self.sample * groups + self.group) * channels + self.block * LANES;
-        let count = (channels - self.block * LANES).min(LANES);
-        (first * pixels..(first + count) * pixels, count)
-    }
+/// The number `index` of the blocks of sixteen channels of a micro-batch: its sample, group and block, its planes of so
+/// many `pixels` as a range of the images' elements, and how many these are.
+fn locate(index: usize, groups: usize, channels: usize, pixels: usize) -> ([usize; 3], Range<usize>, usize) {
+    let blocks = channels.div_ceil(LANES);
+    let (group_of_all, block) = (index / blocks, index % blocks);
+    let first = group_of_all * channels + block * LANES;
+    let count = (channels - block * LANES).min(LANES);
+    let place = [group_of_all / groups, group_of_all % groups, block];
+    (place, first * pixels..(first + count) * pixels, count)
 }
 
 /// The task of transforming all tiles of one block of channels of one sample.
@@ -44,17 +33,18 @@ impl WithLanes for Analyse<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, images, t) = (self.tiling, self.images, self.tiling.t);
-        let block = Block::new(self.index, tiling.geometry.groups, images.blocks());
-        let (planes, count) = block.planes(tiling.geometry.groups, images.channels, images.pixels());
+        let groups = tiling.geometry.groups;
+        let ([sample, group, block], planes, count) =
+            locate(self.index, groups, images.channels, images.pixels());
         let source = (&self.elements[planes], Signals { count, stride: images.pixels() });
         let columns = &mut self.scratch[..tiling.half() * tiling.column_stride()];
         let mut work = [Work::CLEARED; 3];
         let plane = tiling.plane(images);
         for tile in 0..tiling.tiles_of_image() {
             transform_rows(l, tiling, images, tile, source, columns, &mut work);
-            let bin = (block.sample * tiling.tiles_of_image() + tile) * images.blocks() + block.block;
+            let bin = (sample * tiling.tiles_of_image() + tile) * images.blocks() + block;
             for (j, column) in columns.chunks_exact_mut(tiling.column_stride()).enumerate() {
-                let first = (block.group * tiling.half() + j) * t * plane + bin * BIN;
+                let first = (group * tiling.half() + j) * t * plane + bin * BIN;
                 assert!(first + (t - 1) * plane + BIN <= self.spectra.len(), "the spectra do not fit");
                 // SAFETY: the assertion shows the bins to lie inside. They belong to this tile, block and group alone.
                 // Workspaces are aligned, and planes and bins are multiples of 64 bytes long.
@@ -152,17 +142,17 @@ impl WithLanes for Synthesise<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, image) = (self.tiling, self.tiling.result_image());
-        let block = Block::new(self.index, tiling.geometry.groups, tiling.extents[2]);
-        let (planes, count) = block.planes(tiling.geometry.groups, tiling.columns, image[0] * image[1]);
+        let (groups, pixels) = (tiling.geometry.groups, image[0] * image[1]);
+        let ([sample, group, block], planes, count) = locate(self.index, groups, tiling.columns, pixels);
         // SAFETY: every task writes the channel planes of its own block.
         let planes = unsafe { self.out.slice(planes) };
-        let signals = Signals { count, stride: image[0] * image[1] };
+        let signals = Signals { count, stride: pixels };
         let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
         let tiles = tiling.tiles_of_image();
         for tile in 0..tiles {
             let corner = tiling.corner(tile);
-            let row = block.group * tiling.extents[0] + block.sample * tiles + tile;
-            let spectra = tiling.result_tile(self.rows, row * tiling.extents[2] + block.block);
+            let row = group * tiling.extents[0] + sample * tiles + tile;
+            let spectra = tiling.result_tile(self.rows, row * tiling.extents[2] + block);
             let end = (corner[1] + tiling.step[1]).min(image[1]);
             for r in 0..tiling.step[0].min(image[0] - corner[0]) {
                 row_values(l, tiling, spectra, r, &mut work, &mut values);
