@@ -6,7 +6,8 @@
 //! are filled with.
 
 use super::tap_size;
-use crate::cpu_loops::{for_each_run, for_each_run_with, inlined, items_per_task, rectified};
+use crate::AxisExtents;
+use crate::cpu_loops::{for_each_plane, for_each_run, for_each_run_with, inlined, items_per_task, rectified};
 use std::{array, ops::Range};
 use tensor::cpu::LANES;
 use tensor::{Accumulate, Cpu, Out, PoolGeometry, View, ViewMut};
@@ -195,16 +196,18 @@ pub(super) fn backward_max(cpu: &Cpu, g: &PoolGeometry, mask: View<'_>, dy: View
 
 pub(super) fn forward_average(cpu: &Cpu, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {
     let ([image, outputs], out_w, x) = (plane_lens(g), g.out_w(), x.host::<f32>());
-    inlined!(for_each_plane(cpu, g, (y.into_host(), outputs)), |plane, y| {
-        let x = &x[plane * image..][..image];
-        for (index, y) in y.iter_mut().enumerate() {
-            let (row, column) = (index / out_w, index % out_w);
-            let mut total = 0.0;
-            for image_row in pixels(g, 0, row) {
-                let pixels = &x[image_row * g.w..][pixels(g, 1, column)];
-                total += pixels.iter().map(|&pixel| f64::from(pixel)).sum::<f64>();
+    inlined!(for_each_run(cpu, g.n * g.c, items_per_task(image), [y.into_host()]), |planes, [y]| {
+        for (plane, y) in planes.zip(y.chunks_exact_mut(outputs)) {
+            let x = &x[plane * image..][..image];
+            for (index, y) in y.iter_mut().enumerate() {
+                let (row, column) = (index / out_w, index % out_w);
+                let mut total = 0.0;
+                for image_row in pixels(g, 0, row) {
+                    let pixels = &x[image_row * g.w..][pixels(g, 1, column)];
+                    total += pixels.iter().map(|&pixel| f64::from(pixel)).sum::<f64>();
+                }
+                *y = total as f32 / size(g, row, column);
             }
-            *y = total as f32 / size(g, row, column);
         }
     });
 }
@@ -239,22 +242,11 @@ fn plane_lens(g: &PoolGeometry) -> [usize; 2] {
     [g.h * g.w, g.out_h() * g.out_w()]
 }
 
-/// Calls `body(plane, its elements)` for every plane of `out`, which have `len` elements each, vectorised.
-fn for_each_plane(
-    cpu: &Cpu,
-    g: &PoolGeometry,
-    (out, len): (&mut [f32], usize),
-    body: impl Fn(usize, &mut [f32]) + Sync,
-) {
-    inlined!(for_each_run(cpu, g.n * g.c, items_per_task(g.h * g.w), [out]), |planes, [out]| planes
-        .zip(out.chunks_exact_mut(len))
-        .for_each(|(plane, out)| body(plane, out)));
-}
-
-/// The same for gradients of images, to which `body` adds.
+/// Calls `body(plane, its elements)` for every plane of gradients of images, to which it adds, vectorised.
 fn add_to_planes(cpu: &Cpu, g: &PoolGeometry, dx: Out<'_>, body: impl Fn(usize, &mut [f32]) + Sync) {
     let (dx, accumulate) = dx.into_host();
-    inlined!(for_each_plane(cpu, g, (dx, g.h * g.w)), |plane, dx| {
+    let planes = AxisExtents { outer: 1, axis: g.n * g.c, inner: g.h * g.w };
+    inlined!(for_each_plane(cpu, &planes, dx), |plane, _, dx| {
         if accumulate == Accumulate::Replace {
             dx.fill(0.0);
         }
