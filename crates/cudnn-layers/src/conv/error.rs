@@ -35,11 +35,3 @@ pub enum ConvError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }
-
-#[cfg(feature = "cuda")]
-impl ConvError {
-    /// cuDNN failed in one algorithm.
-    pub(crate) fn of_algorithm(algorithm: &str, samples: usize, source: CudnnError) -> Self {
-        Self::Algorithm { algorithm: algorithm.to_owned(), samples, source }
-    }
-}

@@ -24,18 +24,8 @@ pub(crate) fn operand_extents(op: ConvOp, g: &ConvGeometry) -> [[usize; 4]; 3] {
     in_order(op, [[n, c, h, w], filter, [g.n, g.k, g.out_h(), g.out_w()]])
 }
 
-/// The extents of `a`, `b` and `out`, and the bytes of which their addresses are multiples in blobs that are multiples
-/// of so many, as feature maps may begin at any sample.
-#[cfg(feature = "cuda")]
-pub(crate) fn aligned(op: ConvOp, g: &ConvGeometry, bytes: usize, most: u64) -> [([usize; 4], u64); 3] {
-    let of_sample = |sample: usize| most.min(1 << (sample * bytes).trailing_zeros());
-    let multiples = in_order(op, [of_sample(g.x_sample()), most, of_sample(g.y_sample())]);
-    let extents = operand_extents(op, g);
-    std::array::from_fn(|operand| (extents[operand], multiples[operand]))
-}
-
 /// What is said of `x`, `w` and `y`, in the order of `a`, `b` and `out`.
-fn in_order<T>(op: ConvOp, [x, w, y]: [T; 3]) -> [T; 3] {
+pub(crate) fn in_order<T>(op: ConvOp, [x, w, y]: [T; 3]) -> [T; 3] {
     match op {
         ConvOp::Forward => [x, w, y],
         ConvOp::BackwardData => [y, w, x],

@@ -1,9 +1,11 @@
 //! Calls of cuDNN, each with its status turned into an error that names the call.
 
-use super::{CudnnError, CudnnVersion};
+use super::CudnnError;
 use crate::status_call::status_name;
 use cudarc::cudnn::sys;
 use std::ffi::{CStr, c_uint, c_void};
+use std::fmt;
+use tensor::cuda::CudaError;
 
 /// `call!(function(arguments))`: a function of cuDNN, with its obligations; the library is known to be there.
 macro_rules! call {
@@ -20,7 +22,7 @@ pub(super) fn check(call: &'static str, status: Option<c_uint>) -> Result<(), Cu
     match status {
         Some(0) => Ok(()),
         Some(status) => Err(CudnnError::Call { call, status, detail: name(status) + &last_error() }),
-        None => Err(CudnnError::Missing { call }),
+        None => Err(CudaError::new(call, "the installed cuDNN does not have it").into()),
     }
 }
 
@@ -44,7 +46,32 @@ fn last_error() -> String {
     if text.is_empty() { String::new() } else { format!(" ({text})") }
 }
 
+/// A version of cuDNN, as the library counts it since version 9.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CudnnVersion(pub(super) usize);
+
+impl fmt::Display for CudnnVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(version) = *self;
+        // Until version 8 the major version counted 1000.
+        let major = if version < 10_000 { 1000 } else { 10_000 };
+        write!(f, "{}.{}.{}", version / major, version % major / 100, version % 100)
+    }
+}
+
 pub(super) fn version() -> CudnnVersion {
     // SAFETY: the function only returns a number.
     CudnnVersion(unsafe { sys::cudnnGetVersion() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_both_countings_print_alike() {
+        assert_eq!(CudnnVersion(91_400).to_string(), "9.14.0");
+        assert_eq!(CudnnVersion(8_902).to_string(), "8.9.2");
+        assert!(CudnnVersion(8_902) < CudnnVersion(90_000));
+    }
 }

@@ -6,6 +6,7 @@ use cudarc::cudnn::sys::{
     cudnnBackendDescriptorType_t as Kind,
 };
 use std::{ffi::c_void, mem::MaybeUninit, sync::Arc};
+use tensor::cuda::CudaError;
 
 /// What an attribute may have as its value, in the size that cuDNN's type of this name has.
 pub(super) trait Value: Copy {
@@ -97,7 +98,8 @@ impl Descriptor {
     /// The value of an attribute that has one.
     pub(super) fn get_one<T: Value>(&self, name: Name) -> Result<T, CudnnError> {
         let value = self.get(name)?.first().copied();
-        value.ok_or(CudnnError::Missing { call: "value for an attribute of an engine" })
+        let none = || CudaError::new("asking cuDNN about an engine", "an attribute has no value").into();
+        value.ok_or_else(none)
     }
 
     /// The objects of this kind that are the values of an attribute, `most` at most. They must not outlive `self`.

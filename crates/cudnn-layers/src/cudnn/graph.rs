@@ -2,7 +2,7 @@
 
 use super::backend::{BehaviorNote, Descriptor, KnobType, NumericalNote};
 use super::{Cudnn, CudnnError, Engine, EngineFacts, api::call, handle::SMALL_WORKSPACE};
-use crate::conv::operands::{self, operand_lens};
+use crate::conv::operands::{in_order, operand_extents, operand_lens};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
     cudnnBackendHeurMode_t as Mode,
@@ -29,11 +29,16 @@ pub(crate) struct Convolution {
 }
 
 impl Convolution {
-    /// The extents of the operands, and the bytes of which their addresses are multiples.
+    /// The extents of the operands, and the bytes of which their addresses are multiples: feature maps may begin at any
+    /// sample.
     fn operands(&self) -> [([usize; 4], u64); 3] {
         /// More does not make engines faster.
         const MOST: u64 = 16;
-        operands::aligned(self.op, &self.geometry, self.format.dtype.bytes(), MOST)
+        let (g, bytes) = (&self.geometry, self.format.dtype.bytes());
+        let of_sample = |sample: usize| MOST.min(1 << (sample * bytes).trailing_zeros());
+        let multiples = in_order(self.op, [of_sample(g.x_sample()), MOST, of_sample(g.y_sample())]);
+        let extents = operand_extents(self.op, g);
+        std::array::from_fn(|operand| (extents[operand], multiples[operand]))
     }
 }
 

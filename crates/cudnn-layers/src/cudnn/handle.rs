@@ -1,11 +1,11 @@
 //! A handle of cuDNN, and the convolutions that it runs.
 
-use super::api::{call, version};
-use super::{CudnnError, CudnnVersion};
+use super::CudnnError;
+use super::api::{CudnnVersion, call, version};
 use cudarc::cudnn::sys;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use tensor::cuda::{Cuda, Library, Stream};
+use tensor::cuda::{Cuda, CudaError, Library, Stream};
 use tensor::{Arena, Span};
 
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
@@ -65,7 +65,8 @@ impl Library for Cudnn {
         stream.bind()?;
         let found = version();
         if found < OLDEST {
-            return Err(CudnnError::TooOld { found, needed: OLDEST });
+            let reason = format!("version {found} is installed, and {OLDEST} is needed");
+            return Err(CudaError::new("starting cuDNN", reason).into());
         }
         let mut spare = Arena::unset(stream, SMALL_WORKSPACE)?;
         let spare_address = spare.view_mut(Span::bytes(0, SMALL_WORKSPACE)).address::<u8>();

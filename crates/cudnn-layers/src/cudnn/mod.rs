@@ -20,7 +20,7 @@ mod handle;
 pub use crate::without_cuda::{Cudnn, versions};
 #[cfg(feature = "cuda")]
 pub(crate) use engine::{Engine, EngineFacts};
-pub use error::{CudnnError, CudnnVersion};
+pub use error::CudnnError;
 #[cfg(feature = "cuda")]
 pub(crate) use graph::{ConvGraph, Convolution, EngineConfig, ExecutionPlan, FALLBACK, LIKELY};
 #[cfg(feature = "cuda")]

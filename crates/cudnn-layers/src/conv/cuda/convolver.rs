@@ -110,7 +110,8 @@ impl EngineConvolver {
     }
 
     fn failed(&self, source: CudnnError) -> ConvError {
-        ConvError::of_algorithm(&self.facts.name, self.facts.geometry.n, source)
+        let Facts { ref name, geometry, .. } = self.facts;
+        ConvError::Algorithm { algorithm: name.clone(), samples: geometry.n, source }
     }
 
     fn plans(&self) -> Result<&[ExecutionPlan], ConvError> {

@@ -32,7 +32,8 @@ impl Cudnn {
         let mut applying: Vec<Arc<dyn Convolver>> =
             products.into_iter().map(|product| Arc::new(product) as Arc<dyn Convolver>).collect();
         let engines = self.engine_convolvers(cuda, (op, geometry, format), math, name);
-        let engines = engines.map_err(|source| ConvError::of_algorithm("engines", geometry.n, source))?;
+        let (algorithm, samples) = ("engines".to_owned(), geometry.n);
+        let engines = engines.map_err(|source| ConvError::Algorithm { algorithm, samples, source })?;
         applying.extend(engines.into_iter().map(|engine| Arc::new(engine) as Arc<dyn Convolver>));
         Ok(applying)
     }
