@@ -12,7 +12,7 @@ pub(super) fn forward(
     epsilon: f32,
     (x, added): (View<'_>, Option<View<'_>>),
     y: ViewMut<'_>,
-    [mut mean, mut inv_std]: [ViewMut<'_>; 2],
+    ([mut mean, mut inv_std], _): ([ViewMut<'_>; 2], Option<ViewMut<'_>>),
     running: RunningSums<'_>,
 ) {
     let statistics = [mean.host(), inv_std.host()];
@@ -143,8 +143,8 @@ pub(super) fn backward(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
     ([x, dy], y): ([View<'_>; 2], Option<View<'_>>),
-    saved: [View<'_>; 2],
-    dx: Out<'_>,
+    (saved, _): ([View<'_>; 2], Option<View<'_>>),
+    (dx, _): (Out<'_>, Option<ViewMut<'_>>),
     gradients: AffineGradients<'_>,
 ) {
     let operands = [x, dy, y.unwrap_or(x)].map(|view| view.host::<f32>());

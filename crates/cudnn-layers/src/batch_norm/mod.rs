@@ -141,12 +141,7 @@ pub fn forward(
     assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
     let of_channels = [(); 2].map(|()| saved.take(Format::F32, channels));
     let winners = norm.pool.map(|pool| saved.take(Format::U8, pooling::mask(&pool).bytes()));
-    match device {
-        Device::Cpu(cpu) => cpu::forward(cpu, norm, epsilon, (x, added), y, of_channels, running),
-        Device::Cuda(cuda) => {
-            cuda::forward(cuda, norm, epsilon, (x, added), y, (of_channels, winners), running)
-        }
-    }
+    on_device!(device, forward(norm, epsilon, (x, added), y, (of_channels, winners), running));
 }
 
 /// Normalises `x` to `y` once more, bit by bit as [`forward`] has, by what that `saved`: one pass over `x`.
@@ -189,10 +184,5 @@ pub fn backward(
     gradients.check(channels);
     let of_channels = [(); 2].map(|()| saved.take(Format::F32, channels));
     let winners = norm.pool.map(|pool| saved.take(Format::U8, pooling::mask(&pool).bytes()));
-    match device {
-        Device::Cpu(cpu) => cpu::backward(cpu, norm, ([x, dy], y), of_channels, dx, gradients),
-        Device::Cuda(cuda) => {
-            cuda::backward(cuda, norm, ([x, dy], y), (of_channels, winners), (dx, passed), gradients);
-        }
-    }
+    on_device!(device, backward(norm, ([x, dy], y), (of_channels, winners), (dx, passed), gradients));
 }

@@ -22,10 +22,7 @@ pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, rel
 /// `db (+)= sums of dy`; if a ReLU has left `y`, of the `dy` where `y > 0`.
 pub fn backward(device: &Device, extents: &AxisExtents, y: Option<View<'_>>, dy: View<'_>, db: Out<'_>) {
     check(extents, [y.unwrap_or(dy), dy], &db);
-    match device {
-        Device::Cpu(cpu) => cpu::backward_bias(cpu, extents, y, dy, db),
-        Device::Cuda(cuda) => cuda::backward_bias(cuda, extents, (y, None), dy, db),
-    }
+    on_device!(device, backward_bias(extents, (y, None), dy, db));
 }
 
 /// The same on the way through the ReLU: `dy` becomes 0 where `y` is not above 0.

@@ -56,7 +56,13 @@ pub(super) fn backward_affine(
     );
 }
 
-pub(crate) fn backward_bias(cpu: &Cpu, e: &AxisExtents, y: Option<View<'_>>, dy: View<'_>, db: Out<'_>) {
+pub(crate) fn backward_bias(
+    cpu: &Cpu,
+    e: &AxisExtents,
+    (y, _): (Option<View<'_>>, Option<u64>),
+    dy: View<'_>,
+    db: Out<'_>,
+) {
     let (y, dy, (db, accumulate)) = (y.map(|y| y.host::<f32>()), dy.host::<f32>(), db.into_host());
     let run = items_per_task(e.per_index());
     inlined!(for_each_run(cpu, e.axis, run, [db]), |channels, [db]| for (channel, db) in channels.zip(db) {

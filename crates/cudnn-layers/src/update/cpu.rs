@@ -3,9 +3,19 @@
 use super::{Larc, Loss, Method, ParamUpdate, Regularization, Rule, StepRates, StepState};
 use crate::cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with, inlined};
 use crate::cpu_sums::sums;
-use tensor::{Accumulate, Cpu};
+use tensor::{Accumulate, Cpu, View, ViewMut};
 
-pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate: Accumulate) {
+fn on_host(state: ViewMut<'_>) -> &mut StepState {
+    bytemuck::from_bytes_mut(state.into_host::<u8>())
+}
+
+pub(super) fn offer_loss(_: &Cpu, state: ViewMut<'_>) {
+    let state = on_host(state);
+    (state.squares, state.loss) = (state.loss, f64::NAN);
+}
+
+pub(super) fn add_losses(_: &Cpu, losses: &[Loss<'_>], state: ViewMut<'_>, accumulate: Accumulate) {
+    let state = on_host(state);
     let sum = |losses: &[f32]| losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
     let start = if accumulate == Accumulate::Add { state.loss } else { 0.0 };
     state.loss = losses.iter().fold(start, |total, (losses, weight)| total + weight * sum(losses.host()));
@@ -14,10 +24,12 @@ pub(super) fn add_losses(losses: &[Loss<'_>], state: &mut StepState, accumulate:
 pub(super) fn update_all(
     cpu: &Cpu,
     rule: &Rule,
-    rates: &StepRates,
-    state: &mut StepState,
+    rates: View<'_>,
+    state: ViewMut<'_>,
     params: &mut [ParamUpdate<'_>],
+    _: bool,
 ) {
+    let (rates, state) = (bytemuck::pod_read_unaligned(rates.host::<u8>()), on_host(state));
     let mut factor = 1.0;
     if let Some(limit) = rule.clip {
         state.squares = params.iter().map(|param| sum_of_squares(cpu, param.dw.host())).sum();
@@ -29,7 +41,7 @@ pub(super) fn update_all(
     state.scale = factor / rule.mini_batches as f32;
     state.refused |= u32::from(!state.loss.is_finite());
     if state.refused == 0 {
-        params.iter_mut().for_each(|param| update(cpu, rule, rates, state.scale, param));
+        params.iter_mut().for_each(|param| update(cpu, rule, &rates, state.scale, param));
     }
 }
 

@@ -189,22 +189,13 @@ pub fn add_losses(device: &Device, losses: &[Loss<'_>], mut state: ViewMut<'_>, 
     if losses.is_empty() && accumulate == Accumulate::Replace {
         return device.zero(state.take(Format::U8, size_of::<f64>()));
     }
-    match device {
-        Device::Cpu(_) => cpu::add_losses(losses, on_host(&mut state), accumulate),
-        Device::Cuda(cuda) => cuda::add_losses(cuda, losses, state, accumulate),
-    }
+    on_device!(device, add_losses(losses, state, accumulate));
 }
 
 /// Takes the loss away, to be added to those of other ranks: it is at [`StepState::OFFERED`] then, or no number there
 /// if a label was out of range. No number is in its place until the sum comes, so that nothing is updated before.
-pub fn offer_loss(device: &Device, mut state: ViewMut<'_>) {
-    match device {
-        Device::Cpu(_) => {
-            let state = on_host(&mut state);
-            (state.squares, state.loss) = (state.loss, f64::NAN);
-        }
-        Device::Cuda(cuda) => cuda::offer_loss(cuda, state),
-    }
+pub fn offer_loss(device: &Device, state: ViewMut<'_>) {
+    on_device!(device, offer_loss(state));
 }
 
 /// Updates the weights, their copies and the history of all `params` from their accumulated gradients `dw`, unless the
@@ -218,7 +209,7 @@ pub fn update_all(
     device: &Device,
     rule: &Rule,
     rates: View<'_>,
-    mut state: ViewMut<'_>,
+    state: ViewMut<'_>,
     params: &mut [ParamUpdate<'_>],
     is_first: bool,
 ) {
@@ -227,15 +218,5 @@ pub fn update_all(
         assert_eq!((dw.len(), history.len()), (w.len(), kept), "lengths of gradient and history");
         assert!([0, w.len()].contains(&copy.len()), "a copy of {} of {} weights", copy.len(), w.len());
     }
-    match device {
-        Device::Cpu(cpu) => {
-            let rates = bytemuck::pod_read_unaligned(rates.host::<u8>());
-            cpu::update_all(cpu, rule, &rates, on_host(&mut state), params);
-        }
-        Device::Cuda(cuda) => cuda::update_all(cuda, rule, rates, state, params, is_first),
-    }
-}
-
-fn on_host<'a>(state: &'a mut ViewMut<'_>) -> &'a mut StepState {
-    bytemuck::from_bytes_mut(state.host::<u8>())
+    on_device!(device, update_all(rule, rates, state, params, is_first));
 }
