@@ -111,14 +111,6 @@ impl<B> TaggedBytes<B> {
         Self { address, bytes, format, borrow: PhantomData }
     }
 
-    /// The first `mid` elements, and the others.
-    ///
-    /// # Panics
-    /// If there are fewer.
-    pub fn split_at(mut self, mid: usize) -> (Self, Self) {
-        (self.take(self.format, mid), self)
-    }
-
     /// The same bytes, tagged as `format`.
     pub fn tagged(self, format: Format) -> Self {
         Self { format, ..self }

@@ -306,13 +306,11 @@ fn run_forward(
     norm: &BatchNorm<'_>,
     x: View<'_>,
     added: Option<View<'_>>,
-    out: ViewMut<'_>,
+    mut out: ViewMut<'_>,
 ) {
-    let axis = norm.extents.axis;
-    let (y, rest) = out.split_at(norm.extents.len());
-    let (saved, rest) = rest.split_at(2 * axis);
-    let (mean, rest) = rest.split_at(axis);
-    let (variance, factor) = rest.split_at(axis);
+    let (len, axis) = (norm.extents.len(), norm.extents.axis);
+    let [y, saved, mean, variance, factor] =
+        [len, 2 * axis, axis, axis, 1].map(|len| out.take(Format::F32, len));
     let running = RunningSums { mean, variance, factor, moving_average_fraction: 0.9 };
     forward(device, norm, EPSILON, x, added, y, saved, running);
 }
@@ -334,10 +332,9 @@ fn gradients(
     relu: bool,
 ) -> Vec<f32> {
     let inputs = [x, dy, saved, gamma, beta];
-    on.run_accumulating(inputs, e.len() + 2 * e.axis, |device, inputs, Out { to, accumulate }| {
+    on.run_accumulating(inputs, e.len() + 2 * e.axis, |device, inputs, Out { mut to, accumulate }| {
         let [x, dy, saved, gamma, beta] = inputs;
-        let (dx, rest) = to.split_at(e.len());
-        let (dgamma, dbeta) = rest.split_at(e.axis);
+        let [dx, dgamma, dbeta] = [e.len(), e.axis, e.axis].map(|len| to.take(Format::F32, len));
         let affine = Affine { gamma: Some(gamma), beta: Some(beta) };
         let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Out { to: diff, accumulate }));
         let (norm, dx) = (norm(e, statistics, affine, relu), Out { to: dx, accumulate });
@@ -356,10 +353,9 @@ fn backward_once(
     relu: bool,
 ) -> Vec<f32> {
     let inputs = [x, dy, saved, gamma, beta];
-    on.run_in_place(inputs, &vec![1.0; e.len() + 2 * e.axis], |device, inputs, out| {
+    on.run_in_place(inputs, &vec![1.0; e.len() + 2 * e.axis], |device, inputs, mut out| {
         let [x, dy, saved, gamma, beta] = inputs;
-        let (dx, rest) = out.split_at(e.len());
-        let (dgamma, dbeta) = rest.split_at(e.axis);
+        let [dx, dgamma, dbeta] = [e.len(), e.axis, e.axis].map(|len| out.take(Format::F32, len));
         let has_affine = !gamma.is_empty();
         let [gamma, beta] = [gamma, beta].map(|view| has_affine.then_some(view));
         let norm = norm(e, statistics, Affine { gamma, beta }, relu);
@@ -381,11 +377,10 @@ fn backward_of_sum(
 ) -> Vec<f32> {
     let old = [vec![start.unwrap_or(f32::NAN); e.len()], vec![1.0; e.len() + 2 * e.axis]].concat();
     let wanted = !start.is_some_and(f32::is_nan);
-    let out = on.run_in_place([x, dy, y, saved, gamma, beta], &old, |device, inputs, out| {
+    let out = on.run_in_place([x, dy, y, saved, gamma, beta], &old, |device, inputs, mut out| {
         let [x, dy, y, saved, gamma, beta] = inputs;
-        let (of_added, rest) = out.split_at(e.len());
-        let (dx, rest) = rest.split_at(e.len());
-        let (dgamma, dbeta) = rest.split_at(e.axis);
+        let [of_added, dx, dgamma, dbeta] =
+            [e.len(), e.len(), e.axis, e.axis].map(|len| out.take(Format::F32, len));
         let norm = norm(e, Statistics::Batch, Affine { gamma: Some(gamma), beta: Some(beta) }, relu);
         let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(diff.added()));
         let of_added = if start.is_some() { of_added.added() } else { of_added.replaced() };

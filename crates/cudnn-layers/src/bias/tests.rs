@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::testing::{FEW_ROUNDINGS, assert_same_bits, on_every_device, rectified};
-use tensor::Accumulate;
 use tensor::testing::{assert_close, random};
+use tensor::{Accumulate, Format};
 
 /// Planes of one element, odd ones, some that four-element packs fill, and channels that are worth many blocks.
 const EXTENTS: [[usize; 3]; 11] = [
@@ -70,9 +70,9 @@ on_every_device! {
             // The gradient in place lies before the bias's.
             for accumulate in [Accumulate::Replace, Accumulate::Add] {
                 let start: Vec<f32> = dy.iter().copied().chain(random(axis, 3)).collect();
-                let both = on.run_in_place([&y], &start, |device, [y], both| {
-                    let (dy, to) = both.split_at(y.len());
-                    backward_in_place(device, &extents, y, dy, Out { to, accumulate });
+                let both = on.run_in_place([&y], &start, |device, [y], mut both| {
+                    let dy = both.take(Format::F32, y.len());
+                    backward_in_place(device, &extents, y, dy, Out { to: both, accumulate });
                 });
                 assert_same_bits(&both[..dy.len()], &passed);
                 let was = |i: usize| if accumulate == Accumulate::Add { start[dy.len() + i].into() } else { 0.0 };

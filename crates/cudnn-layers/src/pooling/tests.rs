@@ -3,8 +3,8 @@
 use super::*;
 use crate::testing::{FEW_ROUNDINGS, TestDevice, assert_same_bits, on_every_device, rectified};
 use rand::RngExt;
-use tensor::Rounding;
 use tensor::testing::{assert_close, random};
+use tensor::{Format, Rounding};
 
 fn pool(shape: [usize; 4], window: [usize; 2], stride: [usize; 2], pad: [usize; 2]) -> PoolGeometry {
     let [n, c, h, w] = shape;
@@ -100,9 +100,9 @@ fn bits(values: &[f32]) -> Vec<u32> {
 
 /// `y` and the winners, whose bytes end within an element.
 fn forward_with_mask(on: &TestDevice, g: &PoolGeometry, x: &[f32], relu: bool) -> [Vec<f32>; 2] {
-    let mut y = on.run([x], g.y_len() + mask(g).bytes().div_ceil(4), |device, [x], out| {
-        let (y, winners) = out.split_at(g.y_len());
-        forward_max(device, g, x, (None, relu), y, Some(winners));
+    let mut y = on.run([x], g.y_len() + mask(g).bytes().div_ceil(4), |device, [x], mut out| {
+        let y = out.take(Format::F32, g.y_len());
+        forward_max(device, g, x, (None, relu), y, Some(out));
     });
     let winners = y.split_off(g.y_len());
     [y, winners]
@@ -154,9 +154,9 @@ on_every_device! {
             let (x, bias) = (image(&g, true), random(g.c, 7).iter().map(|b| b * 3e7).collect::<Vec<_>>());
             let biased: Vec<f32> = x.iter().enumerate().map(|(i, x)| x + bias[i / (g.h * g.w) % g.c]).collect();
             let [expected, expected_winners] = forward_with_mask(on, &g, &biased, relu);
-            let mut y = on.run([&x, &bias], g.y_len() + mask(&g).bytes().div_ceil(4), |device, [x, bias], out| {
-                let (y, winners) = out.split_at(g.y_len());
-                forward_max(device, &g, x, (Some(bias), relu), y, Some(winners));
+            let mut y = on.run([&x, &bias], g.y_len() + mask(&g).bytes().div_ceil(4), |device, [x, bias], mut out| {
+                let y = out.take(Format::F32, g.y_len());
+                forward_max(device, &g, x, (Some(bias), relu), y, Some(out));
             });
             let winners = y.split_off(g.y_len());
             assert_same_bits(&y, &expected);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::{FEW_ROUNDINGS, TestDevice, assert_same_bits, on_every_device, rectified};
+use tensor::Format;
 use tensor::testing::{assert_close, random};
 
 const EXTENTS: [[usize; 3]; 8] = [
@@ -64,9 +65,8 @@ on_every_device! {
 
 fn check_parameter_gradients(on: &TestDevice, extents: &AxisExtents, operands: [&[f32]; 2], sums: &[f64]) {
     let axis = extents.axis;
-    let both = on.run_accumulating(operands, 2 * axis, |device, [x, dy], Out { to, accumulate }| {
-        let (dgamma, dbeta) = to.split_at(axis);
-        let [gamma, beta] = [dgamma, dbeta].map(|diff| Some(Out { to: diff, accumulate }));
+    let both = on.run_accumulating(operands, 2 * axis, |device, [x, dy], Out { mut to, accumulate }| {
+        let [gamma, beta] = [(); 2].map(|()| Some(Out { to: to.take(Format::F32, axis), accumulate }));
         backward_affine(device, extents, x, dy, AffineGradients { gamma, beta });
     });
     assert_close(&both, sums, FEW_ROUNDINGS, "dgamma and dbeta");

@@ -37,9 +37,9 @@ fn loss_of(
     x: &[f32],
     labels: &[f32],
 ) -> [Vec<f32>; 2] {
-    let mut p = on.run([x, labels], e.len() + 1, |device, [x, labels], out| {
-        let (p, loss) = out.split_at(e.len());
-        super::loss(device, e, options, x, labels, p, loss).expect("labels are classes");
+    let mut p = on.run([x, labels], e.len() + 1, |device, [x, labels], mut out| {
+        let p = out.take(Format::F32, e.len());
+        super::loss(device, e, options, x, labels, p, out).expect("labels are classes");
     });
     let loss = p.split_off(e.len());
     [p, loss]
@@ -165,9 +165,9 @@ on_every_device! {
                     let message = format!("the label {bad} of sample {sample} is none of the classes 0 to 9");
                     assert_eq!(error.to_string(), message);
                 };
-                let loss = on.run_in_place([&x, &labels], &vec![7.0; e.len() + 1], |device, [x, labels], out| {
-                    let (p, loss) = out.split_at(e.len());
-                    check(error_of(device, super::loss(device, &e, &options, x, labels, p, loss)));
+                let loss = on.run_in_place([&x, &labels], &vec![7.0; e.len() + 1], |device, [x, labels], mut out| {
+                    let p = out.take(Format::F32, e.len());
+                    check(error_of(device, super::loss(device, &e, &options, x, labels, p, out)));
                 });
                 assert_eq!(loss[e.len()], 7.0, "the loss is not written");
                 let dx = on.run_in_place([&x, &labels], &vec![7.0; e.len()], |device, [p, labels], dx| {
@@ -209,9 +209,9 @@ on_every_device! {
             counted[label as usize] += 1.0;
         }
         let expected: Vec<f32> = right.iter().zip(&counted).map(|(right, counted)| right / counted.max(1.0)).collect();
-        let shares = on.run([&scores, &labels], 41, |device, [scores, labels], out| {
-            let (all, each) = out.split_at(1);
-            accuracy(device, &e, 5, Some(255), scores, labels, all, Some(each)).expect("labels are classes");
+        let shares = on.run([&scores, &labels], 41, |device, [scores, labels], mut out| {
+            let all = out.take(Format::F32, 1);
+            accuracy(device, &e, 5, Some(255), scores, labels, all, Some(out)).expect("labels are classes");
         });
         assert_eq!(shares[1..], expected);
         assert!(expected.iter().any(|&share| share > 0.0));

@@ -162,20 +162,19 @@ fn nothing<'a>() -> ViewMut<'a> {
 }
 
 /// `params` as (elements, `lr_mult`, decay) cut out of one gradient and one run of histories and weights.
-fn cut<'a>(params: &[(usize, f32, f32)], mut dw: View<'a>, out: ViewMut<'a>) -> Vec<ParamUpdate<'a>> {
-    let (mut v, mut w) = out.split_at(dw.len());
+fn cut<'a>(params: &[(usize, f32, f32)], mut dw: View<'a>, mut w: ViewMut<'a>) -> Vec<ParamUpdate<'a>> {
+    let mut v = w.take(Format::F32, dw.len());
     let mut updates = vec![];
     for &(len, lr_mult, decay) in params {
-        let (first, rest) = (dw.split_at(len), (v.split_at(len), w.split_at(len)));
+        let [history, w] = [&mut v, &mut w].map(|view| view.take(Format::F32, len));
         updates.push(ParamUpdate {
             lr_mult,
             decay,
-            dw: first.0,
-            history: rest.0.0,
-            w: rest.1.0,
+            dw: dw.take(Format::F32, len),
+            history,
+            w,
             copy: nothing(),
         });
-        (dw, v, w) = (first.1, rest.0.1, rest.1.1);
     }
     updates
 }
@@ -225,7 +224,8 @@ on_every_device! {
                     let mut memory = Memory::new(device, RATE);
                     for (iteration, dw) in dw.into_iter().enumerate() {
                         memory.rates.set(rule.rates(RATE, iteration as u64)).unwrap();
-                        let (history, w) = out.reborrow().split_at(method.histories() * len);
+                        let mut w = out.reborrow();
+                        let history = w.take(Format::F32, method.histories() * len);
                         let update = ParamUpdate { lr_mult: 0.5, decay: 0.02, dw, history, w, copy: nothing() };
                         memory.update_all(device, &rule, &mut [update]);
                     }
