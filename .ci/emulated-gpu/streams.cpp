@@ -309,6 +309,13 @@ EXPORT int cuStreamEndCapture(void* raw, void** graph) {
     return OK;
 }
 
+EXPORT int cuStreamIsCapturing(void* raw, int* status) {
+    Stream* stream = static_cast<Stream*>(raw);
+    // None, active, or broken.
+    *status = !stream->is_recording() ? 0 : stream->recording->is_broken ? 2 : 1;
+    return lost;
+}
+
 EXPORT int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long) {
     *executable = new std::shared_ptr<Recording>(*static_cast<std::shared_ptr<Recording>*>(graph));
     return lost;

@@ -6,7 +6,6 @@ use crate::cuda::{Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
 use crate::{Format, ViewMut};
 use cudarc::driver::{CudaContext, result, sys};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of the scratch that every open device owns: what cuBLAS recommends for its workspace on the largest GPUs.
@@ -40,7 +39,6 @@ struct Shared {
     /// Sixteen bytes that CUDA kernels can write.
     fault: Mutex<Pinned>,
     failure: Mutex<Option<CudaError>>,
-    recording: AtomicBool,
     info: CudaDeviceInfo,
     versions: String,
 }
@@ -183,11 +181,8 @@ impl Cuda {
 
     /// Whether work is being recorded and not done ([`Cuda::record`]).
     pub fn is_recording(&self) -> bool {
-        self.shared.recording.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_recording(&self, recording: bool) {
-        self.shared.recording.store(recording, Ordering::Relaxed);
+        let status = self.stream.inner().capture_status();
+        status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// Launches the CUDA kernel `function` of `source`, and does not wait for it. A failure is kept for
@@ -257,7 +252,6 @@ impl CudaDevices {
             buffers: Mutex::default(),
             fault: Mutex::new(Pinned::new(&stream, size_of::<[u32; 4]>())?),
             failure: Mutex::default(),
-            recording: AtomicBool::new(false),
             info: info.clone(),
             versions: format!("CUDA {}, driver {driver}", self.cuda),
         };

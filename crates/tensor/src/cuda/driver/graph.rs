@@ -25,9 +25,7 @@ impl Cuda {
         let failed = || CudaError::driver("recording work for the GPU");
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.inner().begin_capture(mode).map_err(failed())?;
-        self.set_recording(true);
         let asked = work();
-        self.set_recording(false);
         let graph = stream.inner().end_capture(sys::CUgraphInstantiate_flags(0)).map_err(failed());
         asked?;
         let graph = graph?.ok_or_else(|| CudaError::new("recording work for the GPU", "there was none"))?;
