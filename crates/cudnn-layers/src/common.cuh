@@ -176,14 +176,14 @@ __device__ __forceinline__ void map_tile(const From* const (&from)[INPUTS], To* 
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
-        auto of_pack = op.pack(i);
+        auto of_pack = op(i);
         each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], of_pack(x, lane)); });
         store<W>(to + places.to(i), out[step]);
     }
 }
 
-/// `to[i] (+)= op.pack(first)(the inputs' elements i, i - first)`: `op.pack` prepares the elements of a pack from
-/// `first` on, whose results are then computed in their order.
+/// `to[i] (+)= op(first)(the inputs' elements i, i - first)`: `op` prepares the elements of a pack from `first` on, whose
+/// results are then computed in their order.
 template <class From, int INPUTS, class To, class Op, class Places = Dense>
 __device__ __forceinline__ void map_packs(const From* const (&from)[INPUTS], To* to, bool add, u64 len, u64 tile,
                                           Op op, Places places = {}) {
@@ -193,7 +193,7 @@ __device__ __forceinline__ void map_packs(const From* const (&from)[INPUTS], To*
         for (u64 i = start + threadIdx.x; i < len; i += THREADS) {
             float x[INPUTS];
             for (int input = 0; input < INPUTS; input++) x[input] = from[input][places.from(i)];
-            put(add, to + places.to(i), op.pack(i)(x, 0));
+            put(add, to + places.to(i), op(i)(x, 0));
         }
     } else if (places.in_packs(W) && aligned<W>(from) && aligned<W>({to})) {
         map_tile<W>(from, to, add, start, op, places);
@@ -202,25 +202,17 @@ __device__ __forceinline__ void map_packs(const From* const (&from)[INPUTS], To*
     }
 }
 
-template <class Op>
-struct EachElement {
-    Op op;
-    struct OfPack {
-        const Op& op;
-        u64 first;
-        template <int INPUTS>
-        __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) const {
-            return op(x, first + lane);
-        }
-    };
-    __device__ __forceinline__ OfPack pack(u64 first) const { return {op, first}; }
-};
-
 /// `to[i] (+)= op(the inputs' elements i, i)`, where `places` says where element i lies.
 template <class From, int INPUTS, class To, class Op, class Places = Dense>
 __device__ __forceinline__ void map(const From* const (&from)[INPUTS], To* to, bool add, u64 len, Op op,
                                     Places places = {}) {
-    map_packs(from, to, add, len, blockIdx.x, EachElement<Op>{op}, places);
+    // Inlined before loops are unrolled: a sum of two blobs would else be eight copies of a loop over further ones.
+    auto of_pack = [op](u64 first) __attribute__((always_inline)) {
+        return [&op, first](const float (&x)[INPUTS], int lane) __attribute__((always_inline)) {
+            return op(x, first + lane);
+        };
+    };
+    map_packs(from, to, add, len, blockIdx.x, of_pack, places);
 }
 
 /// Elements of a blob's pack.
@@ -273,35 +265,6 @@ __device__ __forceinline__ Pack<W> of_channels(const float* numbers, u64 channel
     }
     return all;
 }
-
-template <class Of>
-struct EachChannel {
-    const Extents& extents;
-    Of of;
-
-    struct OfPack {
-        const EachChannel& each;
-        u64 pixel, channel;
-        decltype(each.of(u64(), Width<1>())) op;
-
-        template <int INPUTS>
-        __device__ __forceinline__ float operator()(const float (&x)[INPUTS], int lane) {
-            // Asked for in order: past the end of a plane comes the next channel's.
-            if (lane > 0 && ++pixel == each.extents.inner.divisor) {
-                pixel = 0;
-                channel = channel + 1 == each.extents.axis.divisor ? 0 : channel + 1;
-                op = each.of(channel, Width<1>());
-            }
-            return op(0, x);
-        }
-    };
-
-    __device__ __forceinline__ OfPack pack(u64 first) const {
-        u64 plane = extents.inner.divide(first);
-        u64 channel = extents.axis.remainder(plane);
-        return {*this, first - plane * extents.inner.divisor, channel, of(channel, Width<1>())};
-    }
-};
 
 /// The last of the blocks that have one channel to get here: it sees what the others wrote before. All threads of all
 /// blocks have to call it, once.
@@ -624,7 +587,20 @@ __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], 
         if (in_packs(extents, from, to)) return map_columns<PACK>(from, to, add, extents, of);
         return map_columns<1>(from, to, add, extents, of);
     }
-    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, EachChannel<Of>{extents, of});
+    auto of_pack = [&](u64 first) {
+        u64 plane = extents.inner.divide(first), channel = extents.axis.remainder(plane);
+        u64 pixel = first - plane * extents.inner.divisor;
+        return [&, pixel, channel, op = of(channel, Width<1>())](const float (&x)[INPUTS], int lane) mutable {
+            // Asked for in order: past the end of a plane comes the next channel's.
+            if (lane > 0 && ++pixel == extents.inner.divisor) {
+                pixel = 0;
+                channel = channel + 1 == extents.axis.divisor ? 0 : channel + 1;
+                op = of(channel, Width<1>());
+            }
+            return op(0, x);
+        };
+    };
+    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, of_pack);
 }
 
 // ---- One channel ----------------------------------------------------------------------------------------------------

@@ -97,8 +97,12 @@ struct Normalised {
 /// A forward pass in training.
 struct Training : Pass {
     template <int W>
-    __device__ Moments<W> moments(u64 channel) const {
+    __device__ Moments<W> moments(u64 channel, Width<W>) const {
         return {load<W>(x + channel * extents.inner.divisor)};
+    }
+    template <int W>
+    __device__ __forceinline__ Normalised<W> normalised(u64 channel, Width<W>) const {
+        return {lines<W>(channel), relu != 0};
     }
     __device__ float channel_mean(u64 channel, const double (&sums)[2]) const {
         return float(float(x[channel * extents.inner.divisor]) + sums[0] / count());
@@ -125,16 +129,9 @@ struct Training : Pass {
     }
 };
 
-struct MomentsOf {
-    const Training& training;
-    template <int W>
-    __device__ __forceinline__ Moments<W> operator()(u64 channel, Width<W>) const {
-        return training.moments<W>(channel);
-    }
-};
-
 __device__ __forceinline__ void sum_moments(const Training& training, double* partials) {
-    sum_channels<2>({training.x}, nullptr, training.extents, partials, MomentsOf{training}, training);
+    auto of = [&](u64 channel, auto width) { return training.moments(channel, width); };
+    sum_channels<2>({training.x}, nullptr, training.extents, partials, of, training);
 }
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
@@ -142,16 +139,8 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     if constexpr (!CHANNELS_LAST) sum_moments(training, partials);
 }
 
-struct NormalisedOf {
-    const Training& training;
-    template <int W>
-    __device__ __forceinline__ Normalised<W> operator()(u64 channel, Width<W>) const {
-        return {training.lines<W>(channel), training.relu != 0};
-    }
-};
-
 __device__ __forceinline__ void map_normalised(const Training& training) {
-    NormalisedOf of{training};
+    auto of = [&](u64 channel, auto width) { return training.normalised(channel, width); };
     if (training.added) {
         map_channels({training.x, training.added}, training.y, false, training.extents, of);
     } else {
@@ -170,7 +159,8 @@ extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, CHANNEL_BLOCKS)
     const Extents& extents = training.extents;
     u64 channel = blockIdx.x;
     double sums[2];
-    channel_sums<false>({training.x}, nullptr, extents, channel, 0, extents.outer, sums, training.moments<1>(channel));
+    Moments<1> moments = training.moments(channel, Width<1>());
+    channel_sums<false>({training.x}, nullptr, extents, channel, 0, extents.outer, sums, moments);
     float mean = training.channel_mean(channel, sums), variance = training.channel_variance(sums);
     if (threadIdx.x == 0) training.save(channel, mean, variance, true);
     Lines<1> lines = training.lines<1>(channel, {{mean}}, {{training.channel_inv_std(variance)}});
@@ -230,8 +220,13 @@ struct Gradient {
 
 struct Backward : Pass {
     template <int W>
-    __device__ __forceinline__ Arriving<W> arriving(u64 channel) const {
+    __device__ __forceinline__ Arriving<W> arriving(u64 channel, Width<W>) const {
         return {lines<W>(channel), relu && !y_seen};
+    }
+    template <int W>
+    __device__ __forceinline__ Gradient<W> gradient(u64 channel, Width<W> width) const {
+        const float *b = planes, *c = b + extents.axis.divisor;
+        return {arriving(channel, width), {of_channels<W>(b, channel), of_channels<W>(c, channel)}};
     }
     __device__ Planes<1> plane(u64 channel, const double (&sums)[2]) const {
         if (!by_batch) return {};
@@ -251,16 +246,8 @@ struct Backward : Pass {
     }
 };
 
-struct ArrivingOf {
-    const Backward& backward;
-    template <int W>
-    __device__ __forceinline__ Arriving<W> operator()(u64 channel, Width<W>) const {
-        return backward.arriving<W>(channel);
-    }
-};
-
 __device__ __forceinline__ void sum_gradients(const Backward& backward, double* partials) {
-    ArrivingOf of{backward};
+    auto of = [&](u64 channel, auto width) { return backward.arriving(channel, width); };
     const real *x = backward.x, *dy = backward.dy;
     if (backward.passed) {
         sum_channels<2, true>({x, dy, backward.y_seen}, backward.passed, backward.extents, partials, of, backward);
@@ -276,18 +263,9 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     if constexpr (!CHANNELS_LAST) sum_gradients(backward, partials);
 }
 
-struct GradientOf {
-    const Backward& backward;
-    template <int W>
-    __device__ __forceinline__ Gradient<W> operator()(u64 channel, Width<W>) const {
-        const float *b = backward.planes, *c = b + backward.extents.axis.divisor;
-        return {backward.arriving<W>(channel), {of_channels<W>(b, channel), of_channels<W>(c, channel)}};
-    }
-};
-
 /// What has passed the ReLU need not be found again.
 __device__ __forceinline__ void map_gradients(const Backward& backward) {
-    GradientOf of{backward};
+    auto of = [&](u64 channel, auto width) { return backward.gradient(channel, width); };
     const real *x = backward.x, *dy = backward.passed ? backward.passed : backward.dy;
     if (backward.y_seen && !backward.passed) {
         map_channels({x, dy, backward.y_seen}, backward.dx, backward.add, backward.extents, of);
@@ -305,7 +283,7 @@ __device__ __forceinline__ void backward_channel(const Backward& backward, const
     const Extents& extents = backward.extents;
     u64 channel = blockIdx.x;
     double sums[2];
-    Arriving<1> arriving = backward.arriving<1>(channel);
+    Arriving<1> arriving = backward.arriving(channel, Width<1>());
     channel_sums<WRITES>(from, backward.passed, extents, channel, 0, extents.outer, sums, arriving);
     if (threadIdx.x == 0) backward.save_gradients(channel, sums);
     Gradient<1> op{arriving, backward.plane(channel, sums)};
@@ -422,12 +400,10 @@ struct Square {
     }
 };
 
-struct SquareSums {
-    const Backward& backward;
-
-    template <int W>
-    __device__ __forceinline__ void operator()(u32 lanes, u64 channel, double (&sums)[W][2]) const {
-        Arriving<W> arriving = backward.arriving<W>(channel);
+template <int W>
+__device__ __forceinline__ void spread_columns(const Backward& backward, double* partials) {
+    auto sum_rows = [&](u32 lanes, u64 channel, double (&sums)[W][2]) {
+        Arriving<W> arriving = backward.arriving(channel, Width<W>());
         auto [i, step] = RowWalk<u64>(lanes);
         for (; i < backward.windows.count; i += step) {
             Square<W> square(backward, i, channel);
@@ -441,14 +417,10 @@ struct SquareSums {
                 for (int sum = 0; sum < 2; sum++) sums[lane][sum] += batch[sum];
             }
         }
-    }
-};
-
-template <int W>
-__device__ __forceinline__ void spread_columns(const Backward& backward, double* partials) {
-    sum_columns<W, 2>(backward.extents, partials, SquareSums{backward}, backward);
+    };
+    sum_columns<W, 2>(backward.extents, partials, sum_rows, backward);
     each_row<W>(backward.extents, backward.windows.count, [&](u64 channel, i64) {
-        return [=, &backward, gradient = GradientOf{backward}(channel, Width<W>())](u64 i) {
+        return [=, &backward, gradient = backward.gradient(channel, Width<W>())](u64 i) {
             Square<W> square(backward, i, channel);
 #pragma unroll
             for (int k = 0; k < 4; k++) {

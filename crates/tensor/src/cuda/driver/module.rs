@@ -6,6 +6,9 @@ use cudarc::driver::{CudaFunction, CudaModule, sys};
 use cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
 use std::{collections::HashMap, sync::Arc};
 
+/// Generic lambdas are the device's, too: by default what has no mark is the host's, even within a CUDA kernel.
+const GENERIC_LAMBDAS: &str = "--device-as-default-execution-space";
+
 /// What has been compiled so far.
 #[derive(Default)]
 pub(super) struct Modules {
@@ -43,7 +46,7 @@ fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>, CudaErro
     let (major, minor) = stream.context().compute_capability().map_err(CudaError::driver(what()))?;
     let options = CompileOptions {
         name: Some(source.name.to_owned()),
-        options: vec![format!("--gpu-architecture=compute_{major}{minor}")],
+        options: vec![format!("--gpu-architecture=compute_{major}{minor}"), GENERIC_LAMBDAS.to_owned()],
         ..CompileOptions::default()
     };
     let ptx = compile_ptx_with_opts(source.text, options).map_err(|error| {
