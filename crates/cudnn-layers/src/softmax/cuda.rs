@@ -100,21 +100,18 @@ pub(super) fn accuracy(
     to: ViewMut<'_>,
     per_class: Option<ViewMut<'_>>,
 ) -> Result<(), LabelError> {
-    let classes = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
-    let (extents, ignored) = (Extents::new(extents), ignored(ignore_label));
-    let (to, fault) = (to.as_view(), cuda.fault_address());
+    let per_class = per_class.as_ref().map(ViewMut::as_view);
+    let blocks = 1 + per_class.map_or(0, |per_class| per_class.len());
+    let blocks = u32::try_from(blocks).expect("a GPU has fewer than 2^32 blocks");
+    let grid = Grid { blocks: [blocks, 1, 1], ..ONE_BLOCK };
+    let (e, ignored) = (&Extents::new(extents), ignored(ignore_label));
     let (place, from) = (of_type(&[Some(scores)]), scores.numbers());
-    // SAFETY: `accuracy(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float* to, uint4*
-    // fault)`; otherwise as for the loss.
+    let (to, fault) = (to.as_view(), cuda.fault_address());
+    // SAFETY: `accuracy(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float* to, float*
+    // per_class, uint4* fault)` with a block for all and one for each element of `per_class`; otherwise as for the loss.
     unsafe {
-        launch!(cuda, place, "accuracy", ONE_BLOCK, [&extents, top_k, ignored, from, labels, to, fault])
+        launch!(cuda, place, "accuracy", grid, [e, top_k, ignored, from, labels, to, per_class, fault])
     };
-    if let Some(to) = per_class.as_ref().map(ViewMut::as_view) {
-        let (function, grid) = ("accuracy_per_class", Grid::line(classes, THREADS));
-        // SAFETY: `accuracy_per_class(Extents e, u64 top_k, float ignored, const real* scores, const float* labels,
-        // float* to)` with a block for each class, for which `to` has an element.
-        unsafe { launch!(cuda, place, function, grid, [&extents, top_k, ignored, from, labels, to]) };
-    }
     Ok(())
 }
 

@@ -70,18 +70,11 @@ struct Tally {
     double total;  // of the loss, or the number of right predictions
     u64 counted;   // rows whose label is not ignored
     u64 bad;       // the first row whose label is no class
-
-    static __device__ __forceinline__ Tally none() { return {0, 0, NO_ROW}; }
 };
 
-enum Kind { CLASS, IGNORED, BAD };
-
-/// `ignored` is NaN if no label is to be ignored.
-__device__ __forceinline__ Kind kind(float label, float ignored, u64 classes) {
-    if (label == ignored) return IGNORED;
-    // Also false for NaN. Beyond 2^31 there is no class; below, the conversion is exact or shows that it is not.
-    bool is_class = label >= 0 && label < 2147483648.0f && truncf(label) == label && u64(label) < classes;
-    return is_class ? CLASS : BAD;
+/// Also false for NaN. Beyond 2^31 there is no class; below, the conversion is exact or shows that it is not.
+__device__ __forceinline__ bool is_class(float label, u64 classes) {
+    return label >= 0 && label < 2147483648.0f && truncf(label) == label && u64(label) < classes;
 }
 
 /// What a sum is divided by. `count` is 0 for the number of rows that are counted.
@@ -105,10 +98,25 @@ __device__ void report(uint4* fault, u64 row, float label, const Extents& e) {
     *fault = make_uint4(1, u32(e.inner.divide(row)), __float_as_uint(label), u32(e.axis.divisor));
 }
 
-/// Adds up the tallies of all threads of the one block there is: `finish(tally)` by one thread, unless a label was no
-/// class.
-template <class Finish>
-__device__ __forceinline__ void conclude(Tally tally, const Extents& e, const float* labels, uint4* fault, Finish finish) {
+/// Tallies all rows by one block, LANES threads at each: `of_row(row, class)` is what a row adds whose label is a class,
+/// as the first of these threads has it. Then `finish(tally)` by one thread, unless a label was no class.
+template <u32 LANES, class IsIgnored, class OfRow, class Finish>
+__device__ __forceinline__ void tally_rows(const Extents& e, IsIgnored is_ignored, const float* labels, uint4* fault,
+                                           OfRow of_row, Finish finish) {
+    Tally tally{0, 0, NO_ROW};
+    u64 rows = e.outer * e.inner.divisor;
+    for (u64 row = threadIdx.x / LANES; row < rows; row += blockDim.x / LANES) {
+        float label = labels[row];
+        if (is_ignored(label)) continue;
+        if (!is_class(label, e.axis.divisor)) {
+            tally.bad = row < tally.bad ? row : tally.bad;
+            continue;
+        }
+        double adds = of_row(row, u64(label));
+        if (threadIdx.x % LANES != 0) continue;
+        tally.counted++;
+        tally.total += adds;
+    }
     tally.total = block_sum(tally.total);
     tally.counted = block_sum(tally.counted);
     tally.bad = block_reduce(tally.bad, NO_ROW, [](u64 left, u64 right) { return left < right ? left : right; });
@@ -118,23 +126,6 @@ __device__ __forceinline__ void conclude(Tally tally, const Extents& e, const fl
     } else {
         report(fault, tally.bad, labels[tally.bad], e);
     }
-}
-
-/// Tallies all rows, a thread at a time: `of_row(row, class, tally)` for those whose label is a class.
-template <class OfRow, class Finish>
-__device__ __forceinline__ void tally_rows(const Extents& e, float ignored, const float* labels, uint4* fault,
-                                           OfRow of_row, Finish finish) {
-    Tally tally = Tally::none();
-    u64 rows = e.outer * e.inner.divisor;
-    for (u64 row = threadIdx.x; row < rows; row += blockDim.x) {
-        float label = labels[row];
-        Kind is = kind(label, ignored, e.axis.divisor);
-        if (is == BAD) tally.bad = row < tally.bad ? row : tally.bad;
-        if (is != CLASS) continue;
-        tally.counted++;
-        of_row(row, u64(label), tally);
-    }
-    conclude(tally, e, labels, fault, finish);
 }
 
 // ---- Entries --------------------------------------------------------------------------------------------------------
@@ -158,29 +149,31 @@ __global__ void softmax_backward(Extents e, const real* y, const real* dy, real*
 
 __global__ void __launch_bounds__(512) softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored,
                                                     const float* p, const float* labels, float* to, uint4* fault) {
-    auto of_row = [&](u64 row, u64 label, Tally& tally) {
+    auto of_row = [&](u64 row, u64 label) {
         Row place(e, row);
         auto log_of = [&](u64 at) {
             float probability = p[place.first + at * place.step];
             // Not fmaxf, which would turn a NaN into a finite loss.
             return log(double(probability < 1.17549435e-38f ? 1.17549435e-38f : probability));
         };
+        double loss = -double(shares.own - shares.other) * log_of(label);
         if (shares.other > 0) {
             double all = 0;
             for (u64 at = 0; at < e.axis.divisor; at++) all += log_of(at);
-            tally.total -= double(shares.other) * all;
+            loss -= double(shares.other) * all;
         }
-        tally.total -= double(shares.own - shares.other) * log_of(label);
+        return loss;
     };
-    tally_rows(e, ignored, labels, fault, of_row,
-               [&](const Tally& tally) { *to = float(tally.total / normaliser(tally)); });
+    tally_rows<1>(e, [=](float label) { return label == ignored; }, labels, fault, of_row,
+                  [&](const Tally& tally) { *to = float(tally.total / normaliser(tally)); });
 }
 
 /// Leaves the factor of all gradients and 1 in `factor`, where it leaves 0 instead of the 1 if a label is no class.
 __global__ void __launch_bounds__(512) softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored,
                                                            const float* labels, float* factor, uint4* fault) {
     if (threadIdx.x == 0) factor[1] = 0;
-    tally_rows(e, ignored, labels, fault, [](u64, u64, Tally&) {}, [&](const Tally& tally) {
+    auto is_ignored = [=](float label) { return label == ignored; };
+    tally_rows<1>(e, is_ignored, labels, fault, [](u64, u64) { return 0.0; }, [&](const Tally& tally) {
         factor[0] = float(double(weight) / normaliser(tally));
         factor[1] = 1;
     });
@@ -212,41 +205,18 @@ __device__ __forceinline__ bool is_right(const Extents& e, u64 row, u64 wanted_c
     return warp_sum(before) < top_k && wanted == wanted;
 }
 
-/// A warp for each row, unlike the tallies above.
+/// A warp for each row, unlike the tallies above: of all rows in the first block, of those of one class in each other,
+/// if there are any, whose accuracies go to `per_class`.
 __global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float ignored, const real* __restrict__ scores,
-                                                const float* __restrict__ labels, float* to, uint4* fault) {
-    Tally tally = Tally::none();
-    u64 rows = e.outer * e.inner.divisor;
-    u32 lane = threadIdx.x % 32;
-    for (u64 row = threadIdx.x / 32; row < rows; row += blockDim.x / 32) {
-        float label = labels[row];
-        Kind is = kind(label, ignored, e.axis.divisor);
-        if (is == BAD && row < tally.bad) tally.bad = row;
-        if (is != CLASS) continue;
-        bool right = is_right(e, row, u64(label), top_k, scores);
-        if (lane != 0) continue;
-        tally.counted++;
-        tally.total += right ? 1 : 0;
-    }
-    conclude(tally, e, labels, fault, [&](const Tally& all) { *to = float(all.total / Normaliser{0}(all)); });
-}
-
-/// The same for the rows of one class, that of the block.
-__global__ void accuracy_per_class(Extents e, u64 top_k, float ignored, const real* __restrict__ scores,
-                                   const float* __restrict__ labels, float* to) {
-    double right = 0, counted = 0;
-    u64 rows = e.outer * e.inner.divisor;
-    float wanted = float(blockIdx.x);
-    for (u64 row = threadIdx.x / 32; row < rows; row += blockDim.x / 32) {
-        if (labels[row] != wanted || wanted == ignored) continue;
-        bool is = is_right(e, row, blockIdx.x, top_k, scores);
-        if (threadIdx.x % 32 != 0) continue;
-        counted++;
-        right += is ? 1 : 0;
-    }
-    counted = block_sum(counted);
-    right = block_sum(right);
-    if (threadIdx.x == 0) to[blockIdx.x] = float(right / (counted > 0 ? counted : 1));
+                                                const float* __restrict__ labels, float* to, float* per_class,
+                                                uint4* fault) {
+    auto is_ignored = [=](float label) {
+        return label == ignored || (blockIdx.x > 0 && label != float(blockIdx.x - 1));
+    };
+    auto of_row = [&](u64 row, u64 label) { return is_right(e, row, label, top_k, scores) ? 1.0 : 0.0; };
+    tally_rows<32>(e, is_ignored, labels, fault, of_row, [&](const Tally& tally) {
+        *(blockIdx.x == 0 ? to : per_class + blockIdx.x - 1) = float(tally.total / Normaliser{0}(tally));
+    });
 }
 
 }  // extern "C"
