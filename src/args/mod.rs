@@ -278,8 +278,8 @@ const OF_PLANNING: [&str; 17] = [
 ];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]
-const OF_MEASURING: [&str; 16] = [
-    "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "at_least_ms", "every_algorithm", "out", "date", "offline",
+const OF_MEASURING: [&str; 15] = [
+    "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "every_algorithm", "out", "date", "offline",
     "benchmark_devices", "device", "threads", "math", "dtype", "layout",
 ];
 
@@ -316,9 +316,6 @@ pub struct ProfileArgs {
     /// Micro-batch sizes to measure: undivided, powerOfTwo or all
     #[arg(long, value_name = "POLICY", default_value = "powerOfTwo", help_heading = "Measuring")]
     pub policy: BatchSizePolicy,
-    /// Milliseconds of timed calls in each measurement [default: 2 on a CPU, 0.1 on a GPU, where times vary less]
-    #[arg(long, value_name = "MS", value_parser = count::<10_000>, help_heading = "Measuring")]
-    pub at_least_ms: Option<usize>,
     /// Measure and write algorithms that no plan would use, too
     #[arg(long, help_heading = "Measuring")]
     pub every_algorithm: bool,

@@ -9,8 +9,7 @@ use files::try_writing;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use tensor::Device;
+use std::time::Instant;
 use trainer::host::check_memory;
 use trainer::planning::{Planning, Records};
 
@@ -43,7 +42,9 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let records = args.measuring.records_of(&device)?;
     let kernels = kernels(args)?;
     check_memory(&device, [largest(&kernels), Bytes::ZERO], None)?;
-    let planning = planning(args, &device).with(records.clone(), stop()?);
+    let every_algorithm = args.every_algorithm;
+    let options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(&device) };
+    let planning = Planning::new(&device, options).with(records.clone(), stop()?);
     // What is measured for later must have where to go.
     if let Some(database) = &records.database {
         database.try_adding(&planning.table.device)?;
@@ -73,15 +74,6 @@ fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     let kernels: Vec<_> =
         formats.map(|format| net_kernels(&args.run, &spec, format)).collect::<Result<_, _>>()?;
     Ok(kernels.concat())
-}
-
-fn planning(args: &ProfileArgs, device: &Device) -> Planning {
-    let every_algorithm = args.every_algorithm;
-    let mut options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(device) };
-    if let Some(milliseconds) = args.at_least_ms {
-        options.at_least = Duration::from_millis(milliseconds as u64);
-    }
-    Planning::new(device, options)
 }
 
 /// Measures what is not known, and says how much that was.
