@@ -10,7 +10,7 @@ use ::figures::draw::Figure;
 use ::figures::study::{self, Study, claims, page};
 use planner::{BatchSizePolicy, Math, PlanOptions};
 use std::{collections::BTreeSet, fs, sync::Arc};
-use tensor::{AxisOrder, Device, ElementType};
+use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::layers::{BuildOptions, SyntheticData};
 use trainer::{Net, shapes::parse_csv, spec::Phase};
 
@@ -135,7 +135,7 @@ fn build(net: &PaperNet, most: usize, math: Math) -> Result<Study, Error> {
         let mut shapes = parse_csv("data/deepbench.csv", SHAPES)?;
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         shapes.iter_mut().for_each(|shape| shape.mini_batch = shape.mini_batch.min(most));
-        return Ok(Study { kernels: in_math(shape_kernels(&shapes, &[]), math), ..study });
+        return Ok(Study { kernels: shape_kernels(&shapes, &[], Format::F32, math), ..study });
     }
     let model = Model::find(name).expect("the papers' nets are part of the command");
     let mut spec = model.net()?.for_phase(Phase::Train);

@@ -2,7 +2,6 @@
 
 use crate::args::{DEFAULT_SEED, ImageShape, NetArgs, RunArgs, required};
 use crate::{Console, Error, models::load_net};
-use cudnn_layers::conv::{geometry, kernel_id};
 use planner::{Dtype, Kernel, Math};
 use tensor::{Cpu, Device, Format};
 use trainer::layers::{BuildOptions, SyntheticData};
@@ -63,14 +62,6 @@ pub(super) fn in_math(mut kernels: Vec<Kernel>, math: Math) -> Vec<Kernel> {
     let choosing = kernels.iter_mut().filter(|kernel| kernel.id.dtype == Dtype::F32);
     choosing.for_each(|kernel| kernel.id.math = math);
     kernels
-}
-
-/// The same kernels with feature maps of this format, and this arithmetic.
-pub(super) fn in_format(mut kernels: Vec<Kernel>, format: Format, math: Math) -> Vec<Kernel> {
-    for Kernel { id, .. } in &mut kernels {
-        *id = kernel_id(id.op, &geometry(&id.shape, 1), format);
-    }
-    in_math(kernels, math)
 }
 
 /// What a mini-batch of several ranks is.

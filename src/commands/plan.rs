@@ -1,7 +1,7 @@
 //! `microbatch plan`.
 
 use super::draw::{plot, write_trace};
-use super::inputs::{in_format, net_spec, scaled_to};
+use super::inputs::{in_math, net_spec, scaled_to};
 use super::list::list;
 use super::origin::Origin;
 use super::setup::{Planned, Recorded as RecordedPlans, Request, Session, verify};
@@ -15,8 +15,9 @@ use figures::{
     Recorded, ScalingReport, ScheduleReport, layer_table,
 };
 use memory::{LayerMemory, Outline};
-use planner::{Bytes, ConvOp, Kernel, Plan};
+use planner::{Bytes, ConvOp, Kernel, Math, Plan};
 use serde::Serialize;
+use tensor::Format;
 use trainer::host::check_memory;
 
 /// What is planned.
@@ -165,7 +166,7 @@ fn plan_shapes(
     let [format] = args.run.formats()[..] else {
         return Err(usage!("--layout auto needs a net, for which it chooses: say nchw or nhwc"));
     };
-    let kernels = in_format(shape_kernels(convolutions, &args.shapes.op), format, args.run.math);
+    let kernels = shape_kernels(convolutions, &args.shapes.op, format, args.run.math);
     if origin.recorded.is_none() {
         check_memory(&origin.device, [largest(&kernels), Bytes::ZERO], None)?;
     }
@@ -217,10 +218,17 @@ fn numbered(convolutions: &[ShapeSpec]) -> Vec<ShapeSpec> {
     numbered
 }
 
-/// The kernels of `convolutions` for these operations, or for all.
-pub(super) fn shape_kernels(convolutions: &[ShapeSpec], ops: &[ConvOp]) -> Vec<Kernel> {
+/// The kernels of `convolutions` for these operations, or for all, with feature maps of this format, in the arithmetic
+/// that is asked for.
+pub(super) fn shape_kernels(
+    convolutions: &[ShapeSpec],
+    ops: &[ConvOp],
+    format: Format,
+    math: Math,
+) -> Vec<Kernel> {
     let ops = if ops.is_empty() { &ConvOp::ALL } else { ops };
-    convolutions.iter().flat_map(|convolution| convolution.kernels(ops)).collect()
+    let kernels = convolutions.iter().flat_map(|convolution| convolution.kernels(ops, format));
+    in_math(kernels.collect(), math)
 }
 
 /// What measuring the largest of `kernels` takes without its workspace.

@@ -1,7 +1,7 @@
 //! `microbatch profile`.
 
 use super::draw::{refused, write};
-use super::inputs::{in_format, net_kernels, net_spec, refuse};
+use super::inputs::{net_kernels, net_spec, refuse};
 use super::plan::{convolutions, largest, shape_kernels};
 use crate::{Console, Error, args::ProfileArgs, progress, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
@@ -66,8 +66,8 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
 fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
     let formats = args.run.formats().into_iter();
     if let Some((_, convolutions)) = convolutions(&args.shapes, args.net.samples()?)? {
-        let kernels = shape_kernels(&convolutions, &args.shapes.op);
-        return Ok(formats.flat_map(|format| in_format(kernels.clone(), format, args.run.math)).collect());
+        let (ops, math) = (&args.shapes.op, args.run.math);
+        return Ok(formats.flat_map(|format| shape_kernels(&convolutions, ops, format, math)).collect());
     }
     let mut spec = net_spec(&args.net)?;
     args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));

@@ -6,8 +6,9 @@ mod typed;
 pub use csv::{parse_csv, read_csv};
 pub use typed::parse_shape;
 
-use cudnn_layers::conv::geometry;
-use planner::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
+use cudnn_layers::conv::{geometry, kernel_id};
+use planner::{ConvOp, ConvShape, Kernel};
+use tensor::Format;
 
 /// A convolution with its mini-batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +22,11 @@ pub struct ShapeSpec {
 }
 
 impl ShapeSpec {
-    /// Its kernels for these operations.
-    pub fn kernels(&self, ops: &[ConvOp]) -> impl Iterator<Item = Kernel> {
-        ops.iter().map(|&op| Kernel {
+    /// Its kernels for these operations, with feature maps of this format.
+    pub fn kernels(&self, ops: &[ConvOp], format: Format) -> impl Iterator<Item = Kernel> {
+        ops.iter().map(move |&op| Kernel {
             name: self.name.clone(),
-            id: KernelId { op, shape: self.shape, dtype: Dtype::F32, math: Math::Fp32, layout: Layout::Nchw },
+            id: kernel_id(op, &geometry(&self.shape, 1), format),
             mini_batch: self.mini_batch,
         })
     }
