@@ -2,7 +2,6 @@
 //! ever runs.
 
 use crate::conv::{ConvError, ConvOp, Convolver};
-use crate::cudnn::CudnnError;
 use planner::Math;
 use std::sync::Arc;
 use tensor::{ConvGeometry, Format, Out, View, cuda::Cuda};
@@ -22,25 +21,13 @@ pub(crate) fn product(_: &Cuda, _: bool, _: [usize; 3], _: Factor<'_>, _: Factor
     none()
 }
 
-/// As in a build with CUDA.
-#[derive(Clone, Debug)]
-pub struct Cudnn(());
-
-#[allow(missing_docs)]
-impl Cudnn {
-    pub fn of(_: &Cuda) -> Result<Self, CudnnError> {
-        none()
-    }
-
-    pub(crate) fn convolvers(
-        &self,
-        _: &Cuda,
-        _: (ConvOp, ConvGeometry, Format),
-        _: Math,
-        _: Option<&str>,
-    ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-        none()
-    }
+pub(crate) fn convolvers(
+    _: &Cuda,
+    _: (ConvOp, ConvGeometry, Format),
+    _: Math,
+    _: Option<&str>,
+) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
+    none()
 }
 
 /// As in a build with CUDA.

@@ -1,7 +1,10 @@
 //! The algorithms of a device.
 
+#[cfg(feature = "cuda")]
+use super::cuda;
 use super::{ConvError, ConvOp, Convolver, cpu};
-use crate::cudnn::Cudnn;
+#[cfg(not(feature = "cuda"))]
+use crate::without_cuda as cuda;
 use planner::{KernelId, Math};
 use std::sync::Arc;
 use tensor::{ConvGeometry, Device, Format};
@@ -47,6 +50,6 @@ fn all(
     match device {
         Device::Cpu(cpu) if format == Format::F32 => Ok(cpu::convolvers(cpu, op, geometry, name)),
         Device::Cpu(_) => Ok(Vec::new()),
-        Device::Cuda(cuda) => Cudnn::of(cuda)?.convolvers(cuda, (op, geometry, format), math, name),
+        Device::Cuda(cuda) => cuda::convolvers(cuda, (op, geometry, format), math, name),
     }
 }

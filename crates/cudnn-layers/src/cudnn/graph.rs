@@ -1,7 +1,8 @@
 //! Convolutions as operation graphs of one operation: which engines there are for one, and how they are run.
 
 use super::backend::{BehaviorNote, Descriptor, KnobType, NumericalNote};
-use super::{Cudnn, CudnnError, Engine, EngineFacts, api::call, handle::SMALL_WORKSPACE};
+use super::handle::{SMALL_WORKSPACE, with};
+use super::{CudnnError, Engine, EngineFacts, api::call};
 use crate::conv::operands::{in_order, operand_extents, operand_lens};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
@@ -9,7 +10,7 @@ use cudarc::cudnn::sys::{
 };
 use planner::ConvOp;
 use std::{ffi::c_void, sync::Arc};
-use tensor::{Accumulate, AxisOrder, ConvGeometry, ElementType, Format, View, ViewMut};
+use tensor::{Accumulate, AxisOrder, ConvGeometry, ElementType, Format, View, ViewMut, cuda::Cuda};
 
 /// cuDNN's lists of engines: those that it takes for the fastest, the best first, and those that always run.
 pub(crate) const LIKELY: Mode = Mode::CUDNN_HEUR_MODE_A;
@@ -71,23 +72,23 @@ const OPERANDS: [i64; 3] = [1, 2, 3];
 /// More than there are knobs of an engine, and than suggested engines are worth a look.
 const MANY: usize = 64;
 
-impl Cudnn {
+impl ConvGraph {
     /// The graph of one convolution. Its samples may begin at any of a mini-batch.
-    pub(crate) fn graph(&self, convolution: Convolution) -> Result<ConvGraph, CudnnError> {
-        self.with(|handle| {
+    pub(crate) fn new(cuda: &Cuda, convolution: Convolution) -> Result<Self, CudnnError> {
+        with(cuda, |handle| {
             let operation = operation(&convolution)?;
             let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
                 .with(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[handle])?
                 .with_parts(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &[operation])?;
-            Ok(ConvGraph { graph: Arc::new(graph.finish()?), convolution })
+            Ok(Self { graph: Arc::new(graph.finish()?), convolution })
         })
     }
 
     /// The engines that cuDNN suggests.
-    pub(crate) fn engines(&self, graph: &ConvGraph, list: Mode) -> Result<Vec<Engine>, CudnnError> {
-        self.with(|_| {
+    pub(crate) fn engines(&self, cuda: &Cuda, list: Mode) -> Result<Vec<Engine>, CudnnError> {
+        with(cuda, |_| {
             let heuristics = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
-                .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, std::slice::from_ref(&graph.graph))?
+                .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, std::slice::from_ref(&self.graph))?
                 .with(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[list])?
                 .finish()?;
             let results = Name::CUDNN_ATTR_ENGINEHEUR_RESULTS;
@@ -96,14 +97,14 @@ impl Cudnn {
         })
     }
 
-    /// Sets `engine` up for a graph.
+    /// Sets `engine` up for the graph.
     ///
     /// # Errors
     /// It does not apply, or there is no such engine.
-    pub(crate) fn configure(&self, graph: &ConvGraph, engine: &Engine) -> Result<EngineConfig, CudnnError> {
-        self.with(|_| {
+    pub(crate) fn configure(&self, cuda: &Cuda, engine: &Engine) -> Result<EngineConfig, CudnnError> {
+        with(cuda, |_| {
             let of_index = Descriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?
-                .with_parts(Name::CUDNN_ATTR_ENGINE_OPERATION_GRAPH, std::slice::from_ref(&graph.graph))?
+                .with_parts(Name::CUDNN_ATTR_ENGINE_OPERATION_GRAPH, std::slice::from_ref(&self.graph))?
                 .with(Name::CUDNN_ATTR_ENGINE_GLOBAL_INDEX, &[engine.index])?;
             let of_index = Arc::new(of_index.finish()?);
             let mut config = Descriptor::new(Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)?
@@ -121,67 +122,69 @@ impl Cudnn {
                 numerical: numerical.into_iter().map(|note| note.0).collect(),
                 behavior: behavior.into_iter().map(|note| note.0).collect(),
             };
-            if let (ConvOp::BackwardFilter, 17) = (graph.convolution.op, engine.index) {
+            if let (ConvOp::BackwardFilter, 17) = (self.convolution.op, engine.index) {
                 // It transforms tiles, as its errors show, and does not say so (cuDNN 9.14).
                 facts.numerical.push(EngineFacts::WINOGRAD.start);
             }
-            Ok(EngineConfig { config: Arc::new(config), convolution: graph.convolution, facts })
+            Ok(EngineConfig { config: Arc::new(config), convolution: self.convolution, facts })
         })
     }
+}
 
-    /// Builds an engine.
-    pub(crate) fn build(&self, engine: &EngineConfig) -> Result<ExecutionPlan, CudnnError> {
-        self.with(|handle| {
+impl EngineConfig {
+    /// Builds the engine.
+    pub(crate) fn build(&self, cuda: &Cuda) -> Result<ExecutionPlan, CudnnError> {
+        with(cuda, |handle| {
             let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
                 .with(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle])?
                 .with_parts(
                     Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                    std::slice::from_ref(&engine.config),
+                    std::slice::from_ref(&self.config),
                 )?;
             Ok(ExecutionPlan {
                 plan: plan.finish()?,
-                convolution: engine.convolution,
-                workspace: engine.facts.workspace,
+                convolution: self.convolution,
+                workspace: self.facts.workspace,
             })
         })
     }
+}
 
-    /// Launches an engine, and does not wait for it. Operands as in the table of [`crate::conv`]; a workspace of no
+impl ExecutionPlan {
+    /// Launches the engine, and does not wait for it. Operands as in the table of [`crate::conv`]; a workspace of no
     /// more than [`SMALL_WORKSPACE`] need not be given.
     pub(crate) fn execute(
         &self,
-        plan: &ExecutionPlan,
+        cuda: &Cuda,
         [a, b]: [View<'_>; 2],
         out: ViewMut<'_>,
         workspace: ViewMut<'_>,
     ) -> Result<(), CudnnError> {
-        let Convolution { op, geometry, .. } = plan.convolution;
+        let Convolution { op, geometry, format, .. } = self.convolution;
         let operands = [a, b, out.as_view()];
         assert_eq!(operands.map(|operand| operand.len()), operand_lens(op, &geometry), "operands of {op}");
-        let dtypes = operands.map(|operand| operand.format().dtype);
-        assert_eq!(dtypes, [plan.convolution.format.dtype; 3], "operands of {op}");
+        assert_eq!(operands.map(|operand| operand.format().dtype), [format.dtype; 3], "operands of {op}");
         let addresses = operands.map(|operand| operand.numbers());
-        for (address, (_, alignment)) in std::iter::zip(addresses, plan.convolution.operands()) {
+        for (address, (_, alignment)) in std::iter::zip(addresses, self.convolution.operands()) {
             assert!(address.is_multiple_of(alignment), "{op}: {address} is no multiple of {alignment} bytes");
         }
-        let scratch = if plan.workspace > SMALL_WORKSPACE {
-            assert!(workspace.byte_len() >= plan.workspace, "the workspace is smaller than planned");
-            workspace.address::<u8>()
-        } else {
-            self.spare()
-        };
         let pointer = |address: u64| address as *mut c_void;
-        self.with(|handle| {
+        let launch = |handle, workspace: ViewMut<'_>| {
+            assert!(workspace.byte_len() >= self.workspace, "the workspace is smaller than planned");
             let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
                 .with(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &OPERANDS)?
                 .with(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses.map(pointer))?
-                .with(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[pointer(scratch)])?
+                .with(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[pointer(workspace.address::<u8>())])?
                 .finish()?;
             // SAFETY: handle, plan and pack are alive and set. The operands are device memory of the lengths and
             // alignments that the graph says and the workspace of the size that the engine needs (asserted above),
             // `out` and the workspace exclusively ours. The work goes to the stream through which all else on this
             // memory goes.
-            unsafe { call!(cudnnBackendExecute(handle, plan.plan.raw(), pack.raw())) }
+            unsafe { call!(cudnnBackendExecute(handle, self.plan.raw(), pack.raw())) }
+        };
+        with(cuda, |handle| match self.workspace > SMALL_WORKSPACE {
+            true => launch(handle, workspace),
+            false => cuda.scratch(|scratch| launch(handle, scratch)),
         })
     }
 }

@@ -1,64 +1,40 @@
-//! A handle of cuDNN, and the convolutions that it runs.
+//! The handle of cuDNN that a device keeps.
 
 use super::CudnnError;
 use super::api::{CudnnVersion, call, version};
 use cudarc::cudnn::sys;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 use tensor::cuda::{Cuda, CudaError, Library, Stream};
-use tensor::{Arena, Span};
 
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
 const OLDEST: CudnnVersion = CudnnVersion(90_000);
 
-/// A handle of cuDNN. Clones share it and take turns.
-#[derive(Clone)]
-pub struct Cudnn(Arc<Handle>);
-
-/// A workspace of so many bytes counts as none. Many engines want some, so a handle has as much for itself: its
-/// convolutions run one after the other.
+/// A workspace of so many bytes counts as none: many engines want some, for which the device's scratch does.
 pub(crate) const SMALL_WORKSPACE: usize = 1 << 10;
 
+/// A handle of cuDNN on one GPU, working in that GPU's stream.
 struct Handle {
-    raw: Mutex<RawHandle>,
-    /// Where it works.
+    raw: sys::cudnnHandle_t,
     stream: Stream,
-    /// A small workspace, and where it begins.
-    _spare: Arena,
-    spare_address: u64,
 }
 
-struct RawHandle(sys::cudnnHandle_t);
+// SAFETY: cuDNN lets any thread use a handle, one at a time; there is one `Handle` per handle, and it is not `Sync`.
+unsafe impl Send for Handle {}
 
-// SAFETY: cuDNN lets any thread use a handle, one at a time.
-unsafe impl Send for RawHandle {}
-
-impl Cudnn {
-    /// The handle of a device, which works in its stream.
-    ///
-    /// # Errors
-    /// cuDNN is too old, or does not work with this driver or GPU.
-    pub fn of(cuda: &Cuda) -> Result<Self, CudnnError> {
-        cuda.with_library(|cudnn: &mut Self| Ok(cudnn.clone()))
-    }
-
-    /// The address of [`SMALL_WORKSPACE`] bytes.
-    pub(super) fn spare(&self) -> u64 {
-        self.0.spare_address
-    }
-
-    /// Calls the library with the handle, on the handle's GPU.
-    pub(super) fn with<R>(
-        &self,
-        work: impl FnOnce(sys::cudnnHandle_t) -> Result<R, CudnnError>,
-    ) -> Result<R, CudnnError> {
-        self.0.stream.bind()?;
-        let raw = self.0.raw.lock().unwrap_or_else(PoisonError::into_inner);
-        work(raw.0)
-    }
+/// Calls the library with the handle of a device, which is made at first use.
+///
+/// # Errors
+/// cuDNN is too old, or does not work with this driver or GPU; or what `work` returns.
+pub(crate) fn with<R>(
+    cuda: &Cuda,
+    work: impl FnOnce(sys::cudnnHandle_t) -> Result<R, CudnnError>,
+) -> Result<R, CudnnError> {
+    cuda.with_library(|handle: &mut Handle| {
+        handle.stream.bind()?;
+        work(handle.raw)
+    })
 }
 
-impl Library for Cudnn {
+impl Library for Handle {
     type Error = CudnnError;
 
     fn new(stream: &Stream) -> Result<Self, CudnnError> {
@@ -68,32 +44,22 @@ impl Library for Cudnn {
             let reason = format!("version {found} is installed, and {OLDEST} is needed");
             return Err(CudaError::new("starting cuDNN", reason).into());
         }
-        let mut spare = Arena::unset(stream, SMALL_WORKSPACE)?;
-        let spare_address = spare.view_mut(Span::bytes(0, SMALL_WORKSPACE)).address::<u8>();
-        let mut handle = std::ptr::null_mut();
+        let mut raw = std::ptr::null_mut();
         // SAFETY: the address of a handle is written to.
-        unsafe { call!(cudnnCreate(&mut handle)) }?;
-        let raw = Mutex::new(RawHandle(handle));
-        let cudnn = Self(Arc::new(Handle { raw, stream: stream.clone(), _spare: spare, spare_address }));
+        unsafe { call!(cudnnCreate(&mut raw)) }?;
+        let handle = Self { raw, stream: stream.clone() };
         // SAFETY: the handle was just made; it is destroyed before its stream, which it keeps.
-        unsafe { call!(cudnnSetStream(handle, stream.raw().cast())) }?;
-        Ok(cudnn)
+        unsafe { call!(cudnnSetStream(raw, stream.raw().cast())) }?;
+        Ok(handle)
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.stream.bind().is_ok() {
-            let RawHandle(handle) = self.raw.get_mut().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
-            let _ = unsafe { call!(cudnnDestroy(*handle)) };
+            let _ = unsafe { call!(cudnnDestroy(self.raw)) };
         }
-    }
-}
-
-impl fmt::Debug for Cudnn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cudnn({})", version())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::kind::Kind;
 use crate::conv::{ConvError, ConvOp, Convolver, Facts};
 use crate::copy::convert;
-use crate::cudnn::{Cudnn, CudnnError, Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE};
+use crate::cudnn::{CudnnError, Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE};
 use crate::space_to_depth::{Deepened, filter_to_depth, gradient_from_depth, image_to_depth};
 use planner::Bytes;
 use std::sync::OnceLock;
@@ -25,10 +25,9 @@ pub(super) fn transforming(op: ConvOp) -> impl Iterator<Item = (&'static str, En
     numbers.iter().map(|&(name, index)| (name, Engine::new(index, Vec::new())))
 }
 
-/// What engines compute, and on which handle.
+/// What engines compute, and where.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    pub(super) cudnn: Cudnn,
     pub(super) cuda: Cuda,
     pub(super) op: ConvOp,
     /// The convolution, and the one that an engine computes in its place, with the same `y`.
@@ -70,7 +69,7 @@ impl Task {
     }
 }
 
-/// An engine with a handle to run it on. Its operands are of one format. Where the gradient of a filter is so, too, and
+/// An engine and where to run it. Its operands are of one format. Where the gradient of a filter is so, too, and
 /// not in single precision, it is converted, and its parts add up afterwards; so do those of an engine that can only
 /// replace. Where blocks of pixels become channels, x and the filter are laid out anew.
 #[derive(Debug)]
@@ -81,7 +80,7 @@ pub(super) struct EngineConvolver {
     pub(super) configs: Vec<EngineConfig>,
     /// What was built of them.
     plans: OnceLock<Vec<ExecutionPlan>>,
-    /// Bytes that the engine works in; none if the handle has enough.
+    /// Bytes that the engine works in; none if the device's scratch is enough.
     pub(super) workspace: usize,
 }
 
@@ -116,7 +115,7 @@ impl EngineConvolver {
 
     fn plans(&self) -> Result<&[ExecutionPlan], ConvError> {
         if self.plans.get().is_none() {
-            let built = self.configs.iter().map(|config| self.task.cudnn.build(config));
+            let built = self.configs.iter().map(|config| config.build(&self.task.cuda));
             let built = built.collect::<Result<_, _>>().map_err(|source| self.failed(source))?;
             // Another thread may have been faster.
             let _ = self.plans.set(built);
@@ -135,7 +134,7 @@ impl EngineConvolver {
 
     fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
         let plan = &self.plans()?[usize::from(out.accumulate == Accumulate::Add)];
-        let launched = self.task.cudnn.execute(plan, operands, out.to, workspace);
+        let launched = plan.execute(&self.task.cuda, operands, out.to, workspace);
         launched.map_err(|source| self.failed(source))
     }
 

@@ -2,7 +2,7 @@
 
 use super::convolver::{EngineConvolver, Task};
 use crate::conv::ConvOp;
-use crate::cudnn::{ConvGraph, Convolution, Cudnn, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY};
+use crate::cudnn::{ConvGraph, Convolution, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY};
 use cudarc::cudnn::sys::cudnnBackendHeurMode_t;
 use planner::Math;
 use tensor::{Accumulate, ConvGeometry, ElementType, Format, cuda::Cuda};
@@ -21,7 +21,6 @@ pub(super) struct Search {
 impl Search {
     /// For operands and results of `format`.
     pub(super) fn new(
-        cudnn: &Cudnn,
         cuda: &Cuda,
         op: ConvOp,
         geometries: [ConvGeometry; 2],
@@ -32,10 +31,9 @@ impl Search {
         let only_replaces = op == ConvOp::BackwardFilter && !is_plain;
         let ways = [Accumulate::Replace, Accumulate::Add].into_iter().take(if only_replaces { 1 } else { 2 });
         let geometry = geometries[1];
-        let graph = |accumulate| cudnn.graph(Convolution { op, geometry, format, accumulate });
+        let graph = |accumulate| ConvGraph::new(cuda, Convolution { op, geometry, format, accumulate });
         let graphs = ways.map(graph).collect::<Result<_, _>>()?;
-        let (cudnn, cuda) = (cudnn.clone(), cuda.clone());
-        Ok(Self { task: Task { cudnn, cuda, op, geometries, format }, graphs })
+        Ok(Self { task: Task { cuda: cuda.clone(), op, geometries, format }, graphs })
     }
 
     /// The engines that `math` allows.
@@ -70,7 +68,7 @@ impl Search {
         most: usize,
     ) -> Result<Vec<EngineConvolver>, CudnnError> {
         let mut found = Vec::new();
-        let mut engines = refused(self.task.cudnn.engines(&self.graphs[0], list))?.unwrap_or_default();
+        let mut engines = refused(self.graphs[0].engines(&self.task.cuda, list))?.unwrap_or_default();
         // Tried anyway, with the knobs that they have by default.
         engines.retain(|engine| self.task.transforming().all(|(_, own)| engine.index != own.index));
         for engine in engines {
@@ -87,7 +85,7 @@ impl Search {
     pub(super) fn set_up(&self, engine: &Engine) -> Result<Option<EngineConvolver>, CudnnError> {
         let mut configs = Vec::new();
         for graph in &self.graphs {
-            match refused(self.task.cudnn.configure(graph, engine))? {
+            match refused(graph.configure(&self.task.cuda, engine))? {
                 Some(config) => configs.push(config),
                 // What cannot add to a filter's gradient can still replace it, to be added afterwards.
                 None if self.task.op == ConvOp::BackwardFilter && !configs.is_empty() => {}

@@ -113,7 +113,6 @@ fn an_engine_comes_back_by_its_name_and_can_be_recorded() {
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn engines_that_replace_can_add() {
     let cuda = cuda();
-    let cudnn = Cudnn::of(&cuda).unwrap();
     let shapes = [
         ConvGeometry::new([32, 64, 56, 56], 64, [3, 3]).pad([1, 1]),
         ConvGeometry::new([32, 256, 56, 56], 64, [1, 1]),
@@ -133,8 +132,8 @@ fn engines_that_replace_can_add() {
         for op in ConvOp::ALL {
             let (mut both, mut replacing, mut suggested) = ([0; 5], [0; 5], [0; 5]);
             for (place, g) in shapes.iter().enumerate() {
-                let mut search = Search::new(&cudnn, &cuda, op, [*g; 2], format).unwrap();
-                suggested[place] = cudnn.engines(&search.graphs[0], LIKELY).unwrap().len();
+                let mut search = Search::new(&cuda, op, [*g; 2], format).unwrap();
+                suggested[place] = search.graphs[0].engines(&cuda, LIKELY).unwrap().len();
                 let count = |search: &Search| {
                     let found = search.suitable(LIKELY, math, usize::MAX).unwrap();
                     found.iter().filter(|engine| engine.load().is_ok()).count()
@@ -156,11 +155,10 @@ fn engines_that_replace_can_add() {
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn only_gradients_in_bf16_or_that_cannot_be_added_are_converted() {
     let cuda = cuda();
-    let cudnn = Cudnn::of(&cuda).unwrap();
     let g = ConvGeometry::new([8, 64, 14, 14], 64, [3, 3]).pad([1, 1]);
     for format in [Format::F32, Format::BF16].iter().flat_map(|f| [*f, f.in_order(AxisOrder::Nhwc)]) {
         for op in ConvOp::ALL {
-            let search = Search::new(&cudnn, &cuda, op, [g; 2], format).unwrap();
+            let search = Search::new(&cuda, op, [g; 2], format).unwrap();
             let (mut found, mut converting) = (0, 0);
             for engine in search.all(Math::Tf32).unwrap() {
                 let before = engine.facts().workspace.0 - engine.workspace as u64;
@@ -225,10 +223,9 @@ fn few_channels_with_a_stride_become_many() {
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn transforming_engines_are_what_they_are_called() {
     let cuda = cuda();
-    let cudnn = Cudnn::of(&cuda).unwrap();
     for (filter, op) in [3, 5].iter().flat_map(|filter| ConvOp::ALL.map(|op| (filter, op))) {
         let g = ConvGeometry::new([32, 64, 27, 27], 192, [*filter; 2]).pad([filter / 2; 2]);
-        let search = Search::new(&cudnn, &cuda, op, [g; 2], Format::F32).unwrap();
+        let search = Search::new(&cuda, op, [g; 2], Format::F32).unwrap();
         for (name, engine) in search.task.transforming() {
             assert_eq!(search.task.named(name).as_ref(), Some(&engine));
             let Some(engine) = search.set_up(&engine).unwrap() else {

@@ -4,10 +4,10 @@ mod engines;
 
 use super::{convolver::transforming, gemm};
 use crate::conv::tests::{random_geometry, reference};
+use crate::conv::verify::distances;
 use crate::conv::{
     ConvError, ConvOp, Convolver, ProfileOptions, Runner, candidates, find, kernel_id, operand_lens, profiler,
 };
-use crate::{conv::verify::distances, cudnn::Cudnn};
 use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Request, Run};
 use rand::RngExt;
 use std::collections::BTreeMap;
