@@ -9,36 +9,24 @@ use tensor::{Accumulate, ElementType, Out, View, ViewMut};
 pub(crate) const THREADS: u32 = 256;
 const TILE: usize = 2048;
 
-/// `source!(file)`: the CUDA kernels of an operation's folder, as `SOURCE`.
-macro_rules! source {
-    ($file:literal) => {
-        static SOURCE: tensor::cuda::Source = tensor::cuda::Source {
-            name: $file,
-            text: concat!(include_str!("../common.cuh"), include_str!($file)),
-        };
-    };
-}
+/// What stands before the CUDA kernels of each file.
+pub(crate) const COMMON: &str = include_str!("common.cuh");
 
-/// `sources!(file)`: the same as `SOURCES`, for blobs of each type and in each order; [`of_type`] knows their places.
+/// `sources!(file)`: the CUDA kernels of an operation's folder, as `SOURCES`, for blobs of each type and in each order;
+/// [`of_type`] knows their places. Where there are no blobs, all are the same.
 macro_rules! sources {
     ($file:literal) => {
         static SOURCES: [tensor::cuda::Source; 4] = {
-            const fn source(name: &'static str, text: &'static str) -> tensor::cuda::Source {
-                tensor::cuda::Source { name, text }
-            }
-            macro_rules! text {
-                ($start:literal) => {
-                    concat!($start, include_str!("../common.cuh"), include_str!($file))
-                };
-            }
+            use tensor::cuda::Source;
+            use $crate::cuda_launches::COMMON;
+            const OWN: &str = include_str!($file);
+            const NHWC: &str = "#define BLOBS_IN_NHWC\n";
+            const BF16: &str = "#define BLOBS_OF_BF16\n";
             [
-                source($file, text!("")),
-                source(concat!($file, " in NHWC"), text!("#define BLOBS_IN_NHWC\n")),
-                source(concat!($file, " in BF16"), text!("#define BLOBS_OF_BF16\n")),
-                source(
-                    concat!($file, " in BF16 and NHWC"),
-                    text!("#define BLOBS_OF_BF16\n#define BLOBS_IN_NHWC\n"),
-                ),
+                Source { name: $file, text: &[COMMON, OWN] },
+                Source { name: concat!($file, " in NHWC"), text: &[NHWC, COMMON, OWN] },
+                Source { name: concat!($file, " in BF16"), text: &[BF16, COMMON, OWN] },
+                Source { name: concat!($file, " in BF16 and NHWC"), text: &[BF16, NHWC, COMMON, OWN] },
             ]
         };
     };
@@ -112,18 +100,15 @@ pub(crate) fn numbers(view: Option<View<'_>>) -> u64 {
     view.map_or(0, |view| view.numbers())
 }
 
-/// `launch!(cuda, "kernel", grid, [arguments])`: launches a CUDA kernel of the file's `SOURCE`, with the obligations of
-/// [`Cuda::launch`]; `launch!(cuda, place, "kernel", ..)`: one of its `SOURCES`.
+/// `launch!(cuda, place, "kernel", grid, [arguments])`: launches a CUDA kernel of one of the file's `SOURCES`, with the
+/// obligations of [`Cuda::launch`].
 macro_rules! launch {
     ($cuda:expr, $place:expr, $kernel:expr, $grid:expr, [$($argument:expr),* $(,)?]) => {
         $cuda.launch(&SOURCES[$place], $kernel, $grid, &[$(tensor::cuda::Arg::from($argument)),*])
     };
-    ($cuda:expr, $kernel:expr, $grid:expr, [$($argument:expr),* $(,)?]) => {
-        $cuda.launch(&SOURCE, $kernel, $grid, &[$(tensor::cuda::Arg::from($argument)),*])
-    };
 }
 
-pub(crate) use {launch, source, sources};
+pub(crate) use {launch, sources};
 
 /// The grid of an element-wise CUDA kernel over `len` elements: one block per tile.
 pub(crate) fn tiles(len: usize) -> Grid {

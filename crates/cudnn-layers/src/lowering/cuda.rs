@@ -1,10 +1,10 @@
 //! Images as matrices and back, and sums of what is computed for each sample, in NCHW and single precision.
 
-use crate::cuda_launches::{Divisor, add, launch, source, threads};
+use crate::cuda_launches::{Divisor, add, launch, sources, threads};
 use bytemuck::{Pod, Zeroable};
 use tensor::{ConvGeometry, Out, View, ViewMut, cuda::Cuda};
 
-source!("lowering.cu");
+sources!("lowering.cu");
 
 /// `Lowering` of `lowering.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
@@ -46,7 +46,7 @@ pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>
     let (from, to) = (x.address::<f32>(), to.address::<f32>());
     // SAFETY: `im2col(Lowering l, const float* x, float* to)`, a thread for each channel and pixel of y; the lengths
     // were checked.
-    unsafe { launch!(cuda, "im2col", grid, [&lowering, from, to]) };
+    unsafe { launch!(cuda, 0, "im2col", grid, [&lowering, from, to]) };
 }
 
 /// The gradient of x from that of the matrices.
@@ -59,7 +59,7 @@ pub(crate) fn col2im(cuda: &Cuda, g: &ConvGeometry, from: View<'_>, Out { to: dx
     let (from, to) = (from.address::<f32>(), dx.address::<f32>());
     // SAFETY: `col2im(Lowering l, const float* from, float* dx, int add)`, a thread for each element of `dx`; the
     // lengths were checked.
-    unsafe { launch!(cuda, "col2im", grid, [&lowering, from, to, add(accumulate)]) };
+    unsafe { launch!(cuda, 0, "col2im", grid, [&lowering, from, to, add(accumulate)]) };
 }
 
 /// Adds up `terms`, each as long as the sum.
@@ -70,5 +70,5 @@ pub(crate) fn sum_terms(cuda: &Cuda, terms: View<'_>, Out { to, accumulate }: Ou
     let (len, to) = (len as u64, to.address::<f32>());
     // SAFETY: `sum_terms(u64 len, u64 terms, const float* from, float* to, int add)`, a thread for each element of
     // `to`; the lengths were checked.
-    unsafe { launch!(cuda, "sum_terms", grid, [len, count, from, to, add(accumulate)]) };
+    unsafe { launch!(cuda, 0, "sum_terms", grid, [len, count, from, to, add(accumulate)]) };
 }

@@ -1,12 +1,12 @@
 //! The update on the GPU: one launch for as many parameters as the kernel's arguments can name.
 
 use super::{Loss, Method, ParamUpdate, Regularization, Rule};
-use crate::cuda_launches::{THREADS, add, launch, source, tile_count};
+use crate::cuda_launches::{THREADS, add, launch, sources, tile_count};
 use bytemuck::{Pod, Zeroable};
 use tensor::cuda::{Cuda, Grid};
 use tensor::{Accumulate, Bf16, View, ViewMut};
 
-source!("update.cu");
+sources!("update.cu");
 
 /// `Parameter` of `update.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
@@ -73,7 +73,7 @@ pub(super) fn update_all(
             // the method's, and no two writable views overlap; and of sums that the kernels above have filled. Every
             // block has a parameter.
             unsafe {
-                launch!(cuda, kernel(rule.method), Grid::line(blocks, THREADS), [&table, rates, state])
+                launch!(cuda, 0, kernel(rule.method), Grid::line(blocks, THREADS), [&table, rates, state])
             };
         }
     });
@@ -133,10 +133,10 @@ impl Sums {
             let [to, behind] = [0, count].map(|after| start + bytes(first as usize + after));
             // SAFETY: `squares(const float* x, double* partials, u64 len)` writes one double per block, for which the
             // scratch memory has room.
-            unsafe { launch!(cuda, "squares", grid, [param.dw, to, len]) };
+            unsafe { launch!(cuda, 0, "squares", grid, [param.dw, to, len]) };
             if rule.larc.is_some() {
                 // SAFETY: as above.
-                unsafe { launch!(cuda, "squares", grid, [param.w.as_view(), behind, len]) };
+                unsafe { launch!(cuda, 0, "squares", grid, [param.w.as_view(), behind, len]) };
             }
             at.push(first);
             first += blocks(param);
@@ -168,14 +168,14 @@ fn prepare(cuda: &Cuda, rule: &Rule, state: u64, sums: &Sums) {
     // SAFETY: `prepare(const double* partials, u64 count, float clip, float mini_batches, StepState* state, const
     // uint4* fault)`; the kernels of `Sums::launch` have filled the partial sums.
     unsafe {
-        launch!(cuda, "prepare", Grid::line(1, THREADS), [start, count, clip, mini_batches, state, fault])
+        launch!(cuda, 0, "prepare", Grid::line(1, THREADS), [start, count, clip, mini_batches, state, fault])
     };
 }
 
 pub(super) fn offer_loss(cuda: &Cuda, state: ViewMut<'_>) {
     let (state, fault) = (state.address::<u8>(), cuda.fault_address());
     // SAFETY: `offer_loss(StepState* state, const uint4* fault)`.
-    unsafe { launch!(cuda, "offer_loss", Grid::line(1, 1), [state, fault]) };
+    unsafe { launch!(cuda, 0, "offer_loss", Grid::line(1, 1), [state, fault]) };
 }
 
 pub(super) fn add_losses(cuda: &Cuda, losses: &[Loss<'_>], state: ViewMut<'_>, mut how: Accumulate) {
@@ -183,7 +183,9 @@ pub(super) fn add_losses(cuda: &Cuda, losses: &[Loss<'_>], state: ViewMut<'_>, m
     for &(loss, weight) in losses {
         // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has
         // `len`.
-        unsafe { launch!(cuda, "add_loss", Grid::line(1, 1), [loss, loss.len(), &weight, state, add(how)]) };
+        unsafe {
+            launch!(cuda, 0, "add_loss", Grid::line(1, 1), [loss, loss.len(), &weight, state, add(how)])
+        };
         how = Accumulate::Add;
     }
 }

@@ -9,8 +9,8 @@ use std::ffi::c_void;
 pub struct Source {
     /// Its file name, for messages of the compiler. Sources are told apart by it.
     pub name: &'static str,
-    /// The text.
-    pub text: &'static str,
+    /// The text, in parts, which several sources may share.
+    pub text: &'static [&'static str],
 }
 
 /// How many threads run a CUDA kernel.

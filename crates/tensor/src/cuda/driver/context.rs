@@ -15,7 +15,7 @@ const SCRATCH_LEN: usize = 32 << 20;
 const MOST_ARGS: usize = 32;
 
 static TRAP: Source =
-    Source { name: "trap.cu", text: "extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n" };
+    Source { name: "trap.cu", text: &["extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n"] };
 
 /// A GPU in use: its context and the one stream that all work goes through. Clones share both.
 ///

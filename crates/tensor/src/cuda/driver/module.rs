@@ -49,7 +49,7 @@ fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>, CudaErro
         options: vec![format!("--gpu-architecture=compute_{major}{minor}"), GENERIC_LAMBDAS.to_owned()],
         ..CompileOptions::default()
     };
-    let ptx = compile_ptx_with_opts(source.text, options).map_err(|error| {
+    let ptx = compile_ptx_with_opts(source.text.concat(), options).map_err(|error| {
         let reason = match error {
             CompileError::CompileError { log, .. } => log.to_string_lossy().trim().to_owned(),
             other => format!("{other:?}"),
@@ -67,17 +67,17 @@ mod tests {
 
     static SOURCE: Source = Source {
         name: "test.cu",
-        text: r#"
+        text: &[r#"
             struct Line { float slope; float offset; };
             extern "C" __global__ void line(float* y, unsigned long long len, Line line, uint4* fault) {
                 const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
                 if (i < len) y[i] = line.slope * i + line.offset;
                 if (i == 7) *fault = make_uint4(1, i, 2, 3);
             }
-        "#,
+        "#],
     };
     static WRONG: Source =
-        Source { name: "wrong.cu", text: "extern \"C\" __global__ void wrong() { nothing; }" };
+        Source { name: "wrong.cu", text: &["extern \"C\" __global__ void wrong() { nothing; }"] };
 
     #[test]
     #[ignore = "needs an NVIDIA GPU"]
