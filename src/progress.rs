@@ -62,7 +62,7 @@ pub(crate) fn busy(what: &'static str) -> ProgressBar {
 pub(crate) fn measuring() -> impl FnMut(Progress<'_>) {
     let mut shown = None;
     move |progress| {
-        let Some((kernel, micro_batch)) = progress.next else { return shown = None };
+        let (kernel, micro_batch) = progress.next;
         let bar = shown.get_or_insert_with(|| bar(progress.total as u64, "measuring"));
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);

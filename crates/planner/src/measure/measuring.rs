@@ -5,15 +5,15 @@ use crate::model::{Kernel, Measurement};
 use crate::table::CostTable;
 use thiserror::Error;
 
-/// How far profiling has come; given before each measurement and once at the end.
+/// How far profiling has come; given before each measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Measurements made.
     pub done: usize,
     /// Measurements to be made in all; under `adaptive` the most that may be.
     pub total: usize,
-    /// What is measured next: the first kernel of its kind and the micro-batch size. `None` at the end.
-    pub next: Option<(&'a Kernel, u32)>,
+    /// What is measured next: the first kernel of its kind and the micro-batch size.
+    pub next: (&'a Kernel, u32),
 }
 
 /// What is to be measured of a kernel.
@@ -54,8 +54,7 @@ impl Measuring<'_> {
         let mut next = wanted.iter();
         let mut tell = |done: usize| {
             if let Some((kernel, request)) = next.next() {
-                let next = Some((*kernel, request.micro_batch));
-                progress(Progress { done, total: done.max(*total), next });
+                progress(Progress { done, total: done.max(*total), next: (*kernel, request.micro_batch) });
             }
         };
         tell(*done);
@@ -73,11 +72,6 @@ impl Measuring<'_> {
                 source,
             }
         })
-    }
-
-    /// Says that nothing more will be measured.
-    pub(crate) fn finish(self) {
-        (self.progress)(Progress { done: self.done, total: self.done, next: None });
     }
 }
 

@@ -21,13 +21,11 @@ pub fn profile(
 ) -> Result<(), ProfileError> {
     let mut measuring = Measuring { table, profiler, progress: &mut progress, done: 0, total: 0 };
     match options.batch_size_policy {
-        BatchSizePolicy::Adaptive => measure_likely(&mut measuring, kernels, options)?,
+        BatchSizePolicy::Adaptive => measure_likely(&mut measuring, kernels, options),
         policy => {
             let missing = measuring.table.missing(kernels, policy);
             measuring.total = missing.len();
-            measuring.measure(&missing)?;
+            measuring.measure(&missing)
         }
     }
-    measuring.finish();
-    Ok(())
 }

@@ -75,7 +75,6 @@ pub fn repeat(
             differences.push(difference);
             Ok(table.insert_some(*kernel, *micro_batch, joined)?)
         })?;
-        measuring.finish();
     }
     differences.sort_by(f64::total_cmp);
     let (repeated, at) = (differences.len(), |index: usize| differences.get(index).copied().unwrap_or(0.0));
