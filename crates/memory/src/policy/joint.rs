@@ -10,22 +10,18 @@
 //! what is best for less with a little offloading. Only AccUDNN's choice for the very budget is not among those of
 //! larger ones, which have their own.
 
+use super::anneal::{Annealing, both};
 use super::plan::{BelowFloor, Fitting, MemoryPlan};
-use super::trial::{Choice, Trial};
-use super::{bound::Bound, costs::Costs, price::Prices, problem::Problem};
+use super::{bound::Bound, costs::Costs, price::Prices, problem::Problem, trial::Choice};
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
-use std::{panic::resume_unwind, thread};
 
 /// A search climbs by this part of what keeping everything takes: one that never offloads, and one that may.
 const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
 const PRICES: [usize; 3] = [200, 30, 800];
-/// So many units are changed in a search, within limits of its trials, and so many are placed at each capacity.
-const TRIALS: (usize, [usize; 2]) = (200_000, [450, 6000]);
-const PLACED: usize = 400;
-/// The heat of a search in parts of the time: at its beginning from what is known and from prices, and at its end.
-const HEAT: [f64; 3] = [1e-3, 4e-3, 1e-5];
+/// The heat at first, in parts of the time, of searches from what is known and from answers to prices.
+const HEAT: [f64; 2] = [1e-3, 4e-3];
 /// How many choices are known at once: to begin with, and at most.
 const KNOWN: [usize; 2] = [4, 48];
 
@@ -65,18 +61,6 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     Ok(plan)
 }
 
-/// What two searches return, on two threads where there are threads.
-fn both<T: Send>(one: impl FnOnce() -> T + Send, other: impl FnOnce() -> T) -> [T; 2] {
-    if cfg!(target_family = "wasm") {
-        return [one(), other()];
-    }
-    thread::scope(|scope| {
-        let one = scope.spawn(one);
-        let other = other();
-        [one.join().unwrap_or_else(|panic| resume_unwind(panic)), other]
-    })
-}
-
 /// The smallest budget in which [`joint`] has a plan, and the layer that sets it.
 pub fn floor(outline: &Outline, costs: &Costs) -> BelowFloor {
     Problem::new(outline, costs).floor().0
@@ -88,11 +72,11 @@ impl Problem<'_> {
         let mut leanest = self.all(true, false);
         let host = self.costs.host.0;
         if host == 0 || self.carry_out(&leanest, 0, false).host > host {
-            let mut search = Search::new(self);
-            search.known = vec![self.keep(), self.all(false, true)];
-            let starts = search.known.clone();
-            starts.into_iter().for_each(|start| search.anneal(start, 50 * self.units.len(), HEAT[1]));
-            leanest = search.lacks.map_or(leanest, |(_, choice)| choice);
+            let mut choices = Annealing::new(self);
+            choices.known = vec![self.keep(), self.all(false, true)];
+            let starts = choices.known.clone();
+            starts.into_iter().for_each(|start| choices.anneal(start, 50 * self.units.len(), HEAT[1]));
+            leanest = choices.lacks.map_or(leanest, |(_, choice)| choice);
         }
         let fitting =
             Fitting::new(self.outline, self.costs, self.carry_out(&leanest, 0, false).actions(self));
@@ -100,48 +84,22 @@ impl Problem<'_> {
     }
 }
 
-/// A search for the fastest choices.
+/// A search for the fastest plan.
 struct Search<'a> {
     problem: &'a Problem<'a>,
-    /// The units for which there is a choice.
-    units: Vec<usize>,
     bound: Bound<'a>,
     prices: Prices,
-    /// What a byte too much costs, in milliseconds.
-    price: f64,
-    /// The fastest choices that fit, with their times.
-    fits: Vec<(f64, Choice)>,
-    /// The best where bytes too much are paid for.
-    lacks: Option<(f64, Choice)>,
+    /// The best for the last capacity.
+    choices: Annealing<'a>,
     /// All that was placed, with its time (infinite if it does not fit) and workspaces in the memory it was found for.
     found: Vec<(f64, Fitting<'a>, Vec<[Bytes; 2]>)>,
-    /// What changes are taken from: each is good somewhere.
-    known: Vec<Choice>,
-    random: Random,
-    /// The last one, for its memory.
-    trial: Trial,
 }
 
 impl<'a> Search<'a> {
     fn new(problem: &'a Problem<'a>) -> Self {
         let bound = Bound::new(problem);
-        let moves = |unit: &usize| {
-            let unit = &problem.units[*unit];
-            unit.repeats || unit.tensors.iter().any(|&tensor| problem.tensors[tensor].leaves)
-        };
-        Self {
-            problem,
-            units: (0..problem.units.len()).filter(moves).collect(),
-            prices: bound.zero(),
-            bound,
-            price: 1.0,
-            fits: Vec::new(),
-            lacks: None,
-            found: Vec::new(),
-            known: Vec::new(),
-            random: Random(0x9E37_79B9_7F4A_7C15),
-            trial: Trial::default(),
-        }
+        let choices = Annealing::new(problem);
+        Self { problem, prices: bound.zero(), bound, choices, found: Vec::new() }
     }
 
     /// Searches for the smallest capacity, though that be above `budget`, from a choice without offloading. Returns the
@@ -152,9 +110,9 @@ impl<'a> Search<'a> {
         self.place(&problem.keep(), (0, false), Bytes::ZERO);
         self.place(&leanest, (0, false), Bytes::ZERO);
         let least = problem.carry_out(&leanest, 0, false).peak;
-        self.known = vec![problem.keep(), problem.all(true, false), repeated, leanest.clone()];
+        self.choices.known = vec![problem.keep(), problem.all(true, false), repeated, leanest.clone()];
         self.climb(PRICES[0], least, budget.0);
-        let fastest = self.fits.first().map_or(leanest, |(_, choice)| choice.clone());
+        let fastest = self.choices.fits.first().map_or(leanest, |(_, choice)| choice.clone());
         ([Bytes(least), floor.floor], fastest)
     }
 
@@ -191,52 +149,40 @@ impl<'a> Search<'a> {
     /// Searches for `capacity`: from the best that is known, and from the best answer to prices after so many steps. What
     /// is found is placed if it is within `budget`.
     fn climb(&mut self, steps: usize, capacity: u64, budget: u64) {
-        let known_ms = self.fits.first().map_or(2.0 * self.problem.unlimited_ms, |(ms, _)| *ms);
         self.set_capacity(capacity);
-        self.price = 4.0 * known_ms / capacity as f64;
-        let last = std::mem::take(&mut self.fits).into_iter().chain(self.lacks.take());
-        self.known.extend(last.map(|(_, choice)| choice));
-        for choice in self.known.clone() {
-            self.energy(&choice, f64::INFINITY);
-        }
-        let (bound, mut prices, mut answers) = (self.bound.clone(), self.prices.clone(), Vec::new());
-        bound.rise(&mut prices, steps, |answer| {
-            answers.push((self.energy(&answer.choice, f64::INFINITY), answer.choice.clone()));
-            self.fits.first().map_or(known_ms, |(ms, _)| *ms)
+        let (choices, mut answers) = (&mut self.choices, Vec::new());
+        let last_ms = choices.go_on(capacity);
+        self.bound.rise(&mut self.prices, steps, |answer| {
+            answers.push((choices.energy(&answer.choice, f64::INFINITY), answer.choice.clone()));
+            choices.fits.first().map_or(last_ms, |(ms, _)| *ms)
         });
-        self.prices = prices;
         answers.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let answers: Vec<Choice> = answers.into_iter().map(|(_, choice)| choice).take(KNOWN[1] / 8).collect();
-        let starts: Vec<Choice> =
-            self.lacks.iter().map(|(_, best)| best).chain(answers.first()).cloned().collect();
-        self.known.extend(answers);
-        self.known.drain(KNOWN[0]..self.known.len().saturating_sub(KNOWN[1]).max(KNOWN[0]));
-        starts.into_iter().zip(HEAT).for_each(|(start, hot)| self.anneal(start, self.trials(), hot));
+        let (_, best) = choices.lacks.as_ref().expect("an answer is noted");
+        let starts = [best.clone(), answers[0].1.clone()];
+        choices.known.extend(answers.into_iter().map(|(_, choice)| choice).take(KNOWN[1] / 8));
+        choices.known.drain(KNOWN[0]..choices.known.len().saturating_sub(KNOWN[1]).max(KNOWN[0]));
+        choices.anneal_both(starts, HEAT);
         self.place_fastest(capacity, budget);
-    }
-
-    /// How many changes a search tries.
-    fn trials(&self) -> usize {
-        (TRIALS.0 / self.units.len().max(1)).clamp(TRIALS.1[0], TRIALS.1[1])
     }
 
     /// Near the floor what fits in sum may have no places: what searches from the first known choices find may.
     fn search_places(&mut self, capacity: u64, budget: u64) {
-        let fits = self.fits.clone();
+        let fits = self.choices.fits.clone();
         for start in 0..KNOWN[0] {
             if capacity > budget || self.found.iter().any(|(ms, ..)| ms.is_finite()) {
                 break;
             }
-            self.known.extend(std::mem::take(&mut self.fits).into_iter().map(|(_, choice)| choice));
-            self.anneal(self.known[start].clone(), self.trials(), HEAT[1]);
+            let choices = &mut self.choices;
+            choices.known.extend(std::mem::take(&mut choices.fits).into_iter().map(|(_, choice)| choice));
+            choices.anneal(choices.known[start].clone(), choices.trials(), HEAT[1]);
             self.place_fastest(capacity, budget);
         }
-        self.fits = fits;
+        self.choices.fits = fits;
     }
 
     /// Places the fastest choices for `capacity`, if that is within `budget`, as far as nothing is known to be faster.
     fn place_fastest(&mut self, capacity: u64, budget: u64) {
-        for (ms, choice) in &self.fits.clone() {
+        for (ms, choice) in &self.choices.fits.clone() {
             if capacity <= budget && self.found.iter().all(|(other_ms, ..)| ms < other_ms) {
                 self.place(choice, (capacity, false), Bytes(capacity));
             }
@@ -269,102 +215,6 @@ impl<'a> Search<'a> {
             best = [before, now, best].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0));
         }
         best.map(|(_, fitting, workspace)| fitting.plan(workspace, budget).expect("it was placed"))
-    }
-
-    /// What a choice costs, noted if it is among the best; if that is more than `most`, perhaps less than it costs.
-    fn energy(&mut self, choice: &Choice, most: f64) -> f64 {
-        let (problem, capacity) = (self.problem, self.bound.capacity);
-        let lacks = |trial: &Trial| {
-            // What leaves for the host frees no more than its own size.
-            trial.peak.saturating_sub(capacity) + 2 * trial.host.saturating_sub(problem.costs.host.0)
-        };
-        let trial = &mut self.trial;
-        problem.compute(choice, capacity, most, trial);
-        let least = trial.time_ms + self.price * lacks(trial) as f64;
-        if least > most {
-            return least;
-        }
-        problem.copy(choice, capacity, trial);
-        let lacks = lacks(trial);
-        let energy = trial.time_ms + self.price * lacks as f64;
-        if self.lacks.as_ref().is_none_or(|(least, _)| energy < *least) {
-            self.lacks = Some((energy, choice.clone()));
-        }
-        let kept = 1 + PLACED / problem.units.len().max(1);
-        let at = self.fits.partition_point(|(ms, _)| *ms < energy);
-        if lacks == 0 && at < kept && self.fits.get(at).is_none_or(|(ms, _)| *ms > energy) {
-            self.fits.insert(at, (energy, choice.clone()));
-            self.fits.truncate(kept);
-        }
-        energy
-    }
-
-    /// Changes a choice at random: for the better always, for the worse ever less.
-    fn anneal(&mut self, mut now: Choice, trials: usize, hot: f64) {
-        let mut energy = self.energy(&now, f64::INFINITY);
-        let [hot, cold] = [hot, HEAT[2]].map(|part| part * energy);
-        for trial in 0..if self.units.is_empty() { 0 } else { trials } {
-            let heat = hot * (cold / hot).powf(trial as f64 / trials as f64);
-            let next = self.neighbour(&now);
-            if next == now {
-                continue;
-            }
-            let most = energy - heat * (1.0 - self.random.part()).ln();
-            let changed = self.energy(&next, most);
-            if changed <= most {
-                (now, energy) = (next, changed);
-            }
-        }
-    }
-
-    /// A choice like `now`: one to three neighbours of `units` do something else, or a stretch of them does what it
-    /// does in another known choice, as to compute again pays for whole chains.
-    fn neighbour(&mut self, now: &Choice) -> Choice {
-        let (problem, count, mut next) = (self.problem, self.units.len(), now.clone());
-        let first = self.random.below(count);
-        if !self.known.is_empty() && self.random.part() < 0.5 {
-            let len = 1 + (count as f64 * self.random.part().powf(1.5)) as usize;
-            let other = &self.known[self.random.below(self.known.len())];
-            for &unit in self.units.iter().skip(first).take(len) {
-                next.repeated[unit] = other.repeated[unit];
-                let tensors = problem.units[unit].tensors.iter();
-                tensors.for_each(|&tensor| next.offloaded[tensor] = other.offloaded[tensor]);
-            }
-            return next;
-        }
-        for change in 0..1 + self.random.below(3) {
-            let step = if change == 0 { 10 } else { self.random.below(21) };
-            let near = (first + step).saturating_sub(10).min(count - 1);
-            let is_far = change > 0 && self.random.part() < 0.5;
-            let unit = self.units[if is_far { self.random.below(count) } else { near }];
-            next.set(problem, unit, self.random.below(3));
-        }
-        next
-    }
-}
-
-impl Choice {
-    /// Lets a unit be kept (0), offloaded (1) or computed again (2).
-    fn set(&mut self, problem: &Problem<'_>, unit: usize, state: usize) {
-        self.repeated[unit] = problem.units[unit].repeats && state == 2;
-        let tensors = problem.units[unit].tensors.iter();
-        tensors.for_each(|&one| self.offloaded[one] = state == 1 && problem.tensors[one].leaves);
-    }
-}
-
-/// Marsaglia's xorshift: the same choices in every run.
-struct Random(u64);
-
-impl Random {
-    fn part(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.part() * bound as f64) as usize
     }
 }
 

@@ -4,6 +4,7 @@
 //! workspace of each kernel. [`simulate`] says of any schedule how long it takes.
 
 mod accudnn;
+mod anneal;
 mod bound;
 mod costs;
 mod joint;
