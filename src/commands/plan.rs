@@ -4,15 +4,15 @@ use super::draw::{plot, write_trace};
 use super::inputs::{in_math, net_spec, scaled_to};
 use super::list::list;
 use super::origin::Origin;
-use super::setup::{Planned, Recorded as RecordedPlans, Request, Session, verify};
+use super::setup::{Planned, Recorded, Request, Session, verify};
 use crate::args::{Link, NetArgs, PlanArgs, ShapeArgs};
-use crate::report::{Header, ShapesReport, measured_on};
+use crate::report::{Header, ShapesReport, Subject};
 use crate::shapes::{ShapeSpec, read_csv};
-use crate::{Console, Error, device::DeviceReport};
+use crate::{Console, Error};
 use cudnn_layers::conv::{geometry, operand_lens};
 use figures::{
     BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,
-    Recorded, ScalingReport, ScheduleReport, layer_table,
+    ScalingReport, ScheduleReport, layer_table,
 };
 use memory::{LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Math, Plan};
@@ -20,24 +20,10 @@ use serde::Serialize;
 use tensor::Format;
 use trainer::host::check_memory;
 
-/// What is planned.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Subject {
-    Net(Box<Header>),
-    Shapes {
-        command: &'static str,
-        device: Option<DeviceReport>,
-        recorded: Option<Box<Recorded>>,
-        shapes: ShapesReport,
-        notes: Vec<String>,
-    },
-}
-
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
-    subject: Subject,
+    header: Header,
     /// What was measured, unless the device is a recorded table.
     profiling: Option<ProfilingReport>,
     /// What a recorded device's tables do not have.
@@ -60,19 +46,6 @@ struct Report {
     outline: Option<Outline>,
 }
 
-impl Subject {
-    /// What is planned, and whose measurements that rests on.
-    fn words(&self) -> (String, String) {
-        match self {
-            Self::Net(header) => header.words(),
-            Self::Shapes { device, recorded, shapes, .. } => (
-                format!("{} convolutions", shapes.convolutions),
-                measured_on(device.as_ref(), recorded.as_deref()),
-            ),
-        }
-    }
-}
-
 /// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans
 /// other convolutions, or from a recorded table.
 pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
@@ -93,7 +66,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let request = Request { phase, batch, notes, ..Request::new("plan", &args.planning, &args.run) };
     let (mut session, header) = Session::open(&request, net_spec(&args.net)?, console)?;
     session.profile(&[], console)?;
-    let planned = session.plan(RecordedPlans::default())?;
+    let planned = session.plan(Recorded::default())?;
     let scaling =
         args.gpus.map(|gpus| scaling(&mut session, &planned.plans[0], (args.link, gpus))).transpose()?;
     let batches = session.batches.take();
@@ -111,7 +84,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     };
     let origin = session.origin;
     let Planned { plans, budget, schedule, .. } = planned;
-    let report = report(args, Subject::Net(Box::new(header)), &origin, (&plans[0], budget))?;
+    let report = report(args, header, &origin, (&plans[0], budget))?;
     let report = Report { memory, schedule, batches, scaling, ..report };
     if let Some(file) = &args.trace {
         let schedule = report.schedule.as_ref().ok_or_else(|| {
@@ -171,22 +144,21 @@ fn plan_shapes(
         check_memory(&origin.device, [largest(&kernels), Bytes::ZERO], None)?;
     }
     let shapes = ShapesReport { source, convolutions: convolutions.len(), kernels: kernels.len() };
-    console.text(format!(
-        "microbatch plan: {} convolutions of {}, {} kernels",
-        shapes.convolutions, shapes.source, shapes.kernels
-    ))?;
-    let (device, recorded) = (origin.report(), origin.recorded.clone().map(Box::new));
-    device.iter().try_for_each(|device| console.text(format!("  device      {device}")))?;
-    recorded.iter().try_for_each(|recorded| console.text(recorded))?;
-    let notes: Vec<String> = args.planning.limit_note(&options, scaled_to).into_iter().collect();
-    notes.iter().try_for_each(|note| console.text(format!("  note        {note}")))?;
+    let header = Header {
+        command: "plan",
+        device: origin.report(),
+        recorded: origin.recorded.clone(),
+        subject: Subject::Shapes(shapes),
+        warnings: Vec::new(),
+        notes: args.planning.limit_note(&options, scaled_to).into_iter().collect(),
+    };
+    console.text(&header)?;
     origin.profile(&kernels, &options, console)?;
     let plan = origin.plan(&kernels, None, &options)?;
     if args.planning.verify {
         verify(&origin.device, std::slice::from_ref(&plan), console)?;
     }
-    let subject = Subject::Shapes { command: "plan", device, recorded, shapes, notes };
-    let report = report(args, subject, &origin, (&plan, None))?;
+    let report = report(args, header, &origin, (&plan, None))?;
     print(args, &report, console)?;
     console.object(&report)
 }
@@ -242,14 +214,14 @@ pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
 
 fn report(
     args: &PlanArgs,
-    subject: Subject,
+    header: Header,
     origin: &Origin,
     (plan, budget): (&Plan, Option<BudgetReport>),
 ) -> Result<Report, Error> {
     let explanation = args.explain.then(|| ExplainReport::new(plan, &origin.planning.table));
     let explanation = explanation.transpose().map_err(trainer::NetError::from)?;
     Ok(Report {
-        subject,
+        header,
         profiling: origin.profiling.clone(),
         estimate: origin.estimate,
         planning_ms: origin.planning.planning.as_secs_f64() * 1e3,
@@ -274,7 +246,7 @@ fn print(args: &PlanArgs, report: &Report, console: &mut Console) -> Result<(), 
     console.text(format!("  planning    {:.2} ms", report.planning_ms))?;
     if let Some(memory) = &report.memory {
         console.text(memory)?;
-        if matches!(&report.subject, Subject::Net(header) if header.net.data.unopened) {
+        if matches!(&report.header.subject, Subject::Net(net) if net.data.unopened) {
             console.text("              (the data set comes on top: a plan does not open it)")?;
         }
     }
@@ -283,5 +255,5 @@ fn print(args: &PlanArgs, report: &Report, console: &mut Console) -> Result<(), 
     report.schedule.iter().try_for_each(|schedule| console.text(format!("\n{schedule}")))?;
     report.scaling.iter().try_for_each(|scaling| console.text(format!("\n{scaling}")))?;
     report.explanation.iter().try_for_each(|explanation| console.text(format!("\n{explanation}")))?;
-    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.subject.words(), console)
+    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.header.words(), console)
 }

@@ -5,7 +5,7 @@ use super::budget::{self, Budget, Goal};
 use super::inputs::{in_math, ranks_note, refuse, scaled_to, stand_in, synthetic, warn};
 use super::origin::Origin;
 use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
-use crate::report::{Header, NetReport};
+use crate::report::{Header, NetReport, Subject};
 use crate::{Console, Error, progress};
 use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
 use memory::{Schedule, policy::MemoryPolicy};
@@ -122,7 +122,7 @@ impl Session {
             command: request.command,
             device: origin.report(),
             recorded: origin.recorded.clone(),
-            net: NetReport::new(&spec, &mut net, synthetic),
+            subject: Subject::Net(Box::new(NetReport::new(&spec, &mut net, synthetic))),
             warnings: warn(console, &spec.warnings),
             notes: request.notes.iter().cloned().chain(chosen).collect(),
         };

@@ -53,7 +53,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
             console.text(format!("\n{policy}:"))?;
         }
         session.options.batch_size_policy = policy;
-        let run = timed(&mut session, header.net.mini_batch, args, &mut console)?;
+        let run = timed(&mut session, args, &mut console)?;
         console.text(format!("\n{}", run.our_tables()))?;
         runs.push(run);
     }
@@ -76,15 +76,11 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
 }
 
 /// Plans and times the net under the session's options; the session keeps it.
-pub(super) fn timed(
-    session: &mut Session,
-    mini_batch: usize,
-    args: &TimeArgs,
-    console: &mut Console,
-) -> Result<TimeRun, Error> {
+pub(super) fn timed(session: &mut Session, args: &TimeArgs, console: &mut Console) -> Result<TimeRun, Error> {
     let planned = session.plan(Recorded::default())?;
     let (run, memory) = session.lay_out(&planned, console)?;
     let layers = run.nets()[0].layer_memory();
+    let samples = run.nets()[0].mini_batch() * session.group.share().ranks;
     let (outline, actions) = (run.nets()[0].outline(true), run.actions(0).to_vec());
     announce(&planned, &memory, console)?;
     let measured = measure(session, run, args)?;
@@ -93,7 +89,6 @@ pub(super) fn timed(
         let span = |(&span_ms, &action)| ActionSpan::new(&outline, action, span_ms, None);
         write_trace(file, &spans.map(span).collect::<Vec<_>>())?;
     }
-    let samples = mini_batch * session.group.share().ranks;
     let run = TimeRun::new((memory, &planned.plans[0], layers), measured, samples);
     let run = TimeRun { schedule: planned.schedule, ..run };
     console.text(run.caffe_lines())?;

@@ -131,7 +131,7 @@ fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, f64), Error> {
     let request = Request { phase, batch, seed: *seed, ..Request::new("tune", &planning, run) };
     let (mut session, header) = Session::open(&request, net_spec(net)?, &mut console)?;
     session.profile(&[], &mut console)?;
-    let run = timed(&mut session, mini_batch as usize, &args.time, &mut console)?;
+    let run = timed(&mut session, &args.time, &mut console)?;
     plot(args.time.plot.as_ref(), (&run.plan, None), header.words(), &mut console)?;
     Ok((header, run.images_per_s))
 }

@@ -15,32 +15,39 @@ pub(crate) struct Header {
     pub(crate) device: Option<DeviceReport>,
     /// The recorded measurements that stand in its place: all times are predictions then.
     pub(crate) recorded: Option<Recorded>,
-    pub(crate) net: NetReport,
+    #[serde(flatten)]
+    pub(crate) subject: Subject,
     /// What the files say without effect, and what is odd about the data.
     pub(crate) warnings: Vec<String>,
     /// Defaults that were chosen, such as a smaller mini-batch; one sentence each.
     pub(crate) notes: Vec<String>,
 }
 
-impl Header {
-    /// The net with its mini-batch, and whose measurements its plan rests on: the words of a drawing.
-    pub(crate) fn words(&self) -> (String, String) {
-        let NetReport { name, mini_batch, .. } = &self.net;
-        let source = measured_on(self.device.as_ref(), self.recorded.as_ref());
-        (format!("{name}, mini-batch {mini_batch}"), source)
-    }
+/// What runs, or is planned.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Subject {
+    Net(Box<NetReport>),
+    Shapes(ShapesReport),
 }
 
-/// Whose measurements a plan rests on.
-pub(crate) fn measured_on(device: Option<&DeviceReport>, recorded: Option<&Recorded>) -> String {
-    match (recorded, device) {
-        (Some(Recorded { device, .. }), _) => {
-            format!("Predicted from measurements recorded on {}", device.name)
-        }
-        (None, Some(DeviceReport::Cpu { name, .. } | DeviceReport::Cuda { name, .. })) => {
-            format!("Measured on {name}")
-        }
-        (None, None) => String::new(),
+impl Header {
+    /// What is planned, and whose measurements that rests on: the words of a drawing.
+    pub(crate) fn words(&self) -> (String, String) {
+        let what = match &self.subject {
+            Subject::Net(net) => format!("{}, mini-batch {}", net.name, net.mini_batch),
+            Subject::Shapes(shapes) => format!("{} convolutions", shapes.convolutions),
+        };
+        let source = match (&self.recorded, &self.device) {
+            (Some(Recorded { device, .. }), _) => {
+                format!("Predicted from measurements recorded on {}", device.name)
+            }
+            (None, Some(DeviceReport::Cpu { name, .. } | DeviceReport::Cuda { name, .. })) => {
+                format!("Measured on {name}")
+            }
+            (None, None) => String::new(),
+        };
+        (what, source)
     }
 }
 
@@ -160,18 +167,25 @@ pub(crate) fn shown(path: &Path) -> String {
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NetReport { name, file, phase, layers, parameters, kernels, mini_batch, data, test_data } =
-            &self.net;
-        let millions = *parameters as f64 / 1e6;
-        writeln!(f, "microbatch {}: {name} ({phase}), mini-batch {mini_batch}", self.command)?;
-        self.device.iter().try_for_each(|device| writeln!(f, "  device      {device}"))?;
-        self.recorded.iter().try_for_each(|recorded| writeln!(f, "{recorded}"))?;
-        writeln!(
-            f,
-            "  net         {file}: {layers} layers, {millions:.2} million parameters, {kernels} convolution kernels"
-        )?;
-        write!(f, "  data        {data}")?;
-        test_data.iter().try_for_each(|data| write!(f, "\n  test data   {data}"))?;
+        write!(f, "microbatch {}: ", self.command)?;
+        match &self.subject {
+            Subject::Net(net) => write!(f, "{} ({}), mini-batch {}", net.name, net.phase, net.mini_batch)?,
+            Subject::Shapes(ShapesReport { source, convolutions, kernels }) => {
+                write!(f, "{convolutions} convolutions of {source}, {kernels} kernels")?;
+            }
+        }
+        self.device.iter().try_for_each(|device| write!(f, "\n  device      {device}"))?;
+        self.recorded.iter().try_for_each(|recorded| write!(f, "\n{recorded}"))?;
+        if let Subject::Net(net) = &self.subject {
+            let NetReport { file, layers, parameters, kernels, data, test_data, .. } = &**net;
+            let millions = *parameters as f64 / 1e6;
+            write!(
+                f,
+                "\n  net         {file}: {layers} layers, {millions:.2} million parameters, {kernels} convolution kernels"
+            )?;
+            write!(f, "\n  data        {data}")?;
+            test_data.iter().try_for_each(|data| write!(f, "\n  test data   {data}"))?;
+        }
         self.notes.iter().try_for_each(|note| write!(f, "\n  note        {note}"))
     }
 }

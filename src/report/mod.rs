@@ -5,6 +5,6 @@ mod header;
 mod time;
 mod train;
 
-pub(crate) use header::{DataReport, Header, NetReport, ShapesReport, measured_on, shown};
+pub(crate) use header::{DataReport, Header, NetReport, ShapesReport, Subject, shown};
 pub(crate) use time::TimeRun;
 pub(crate) use train::{StepLine, TestLines, TrainReport, TrainSummary, confusion_table, output_lines};

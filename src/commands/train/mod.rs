@@ -60,11 +60,11 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let nothing = |error: Error| error.of_training("nothing was trained");
     Metrics::check(args)?;
     let prepared = prepare(args, notes, at_start, group, &mut console).map_err(nothing)?;
-    let Prepared { solver, report, place, snapshot } = prepared;
+    let Prepared { solver, mini_batch, report, place, snapshot } = prepared;
     let (first, spec) = (solver.iteration(), solver.spec());
     let mut metrics = Metrics::open(args, first, snapshot.as_deref()).map_err(nothing)?;
     metrics.manifest(&report, first, solver.seed()).map_err(nothing)?;
-    let images = report.header.net.mini_batch * spec.iter_size * spec.share.ranks;
+    let images = mini_batch * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
     let mut earlier = BTreeSet::new();
@@ -262,7 +262,7 @@ impl Training<'_> {
     }
 
     fn snapshot(&mut self) -> Result<(), Error> {
-        let path = self.solver.snapshot_before_tests()?.display().to_string();
+        let path = self.solver.snapshot()?.display().to_string();
         let iteration = self.solver.iteration();
         self.saved = Some((iteration, path.clone()));
         self.metrics.snapshot(iteration, &path)?;

@@ -3,7 +3,7 @@
 use crate::args::{DEFAULT_SEED, TrainArgs, required};
 use crate::commands::inputs::{ranks_note, refuse, scaled_to, synthetic, warn};
 use crate::commands::setup::{Planned, Session, announce};
-use crate::report::{DataReport, Header, NetReport, TrainReport};
+use crate::report::{DataReport, Header, NetReport, Subject, TrainReport};
 use crate::{Console, Error, commands::origin::Origin, models::load_solver};
 use planner::Bytes;
 use std::path::Path;
@@ -21,6 +21,8 @@ struct Resumed {
 /// A training that is ready to begin, and what was said of it.
 pub(super) struct Prepared {
     pub(super) solver: Solver,
+    /// Of the net that is trained.
+    pub(super) mini_batch: usize,
     pub(super) report: TrainReport,
     /// As long as this is there, no other training writes snapshots to the same place.
     pub(super) place: Option<SnapshotPlace>,
@@ -105,7 +107,9 @@ pub(super) fn prepare(
     let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
     report.test_data = test_data.collect();
     let device = session.origin.report();
-    let header = Header { command: "train", device, recorded: None, net: report, warnings, notes };
+    let mini_batch = report.mini_batch;
+    let subject = Subject::Net(Box::new(report));
+    let header = Header { command: "train", device, recorded: None, subject, warnings, notes };
     console.text(&header)?;
     let copied = weights.as_ref().map(|weights| weights.copied(&session.nets[0])).transpose()?;
     if let Some(copied) = &copied {
@@ -130,7 +134,7 @@ pub(super) fn prepare(
     let (steps, tests, summary) = (Vec::new(), Vec::new(), None);
     let report =
         TrainReport { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
-    Ok(Prepared { solver, report, place, snapshot })
+    Ok(Prepared { solver, mini_batch, report, place, snapshot })
 }
 
 /// The solver file, with what the command line says in its place.
