@@ -169,19 +169,7 @@ impl Origin {
             return self.estimate.iter().try_for_each(|estimate| console.text(estimate));
         }
         result?;
-        let (usable, _) = measured_pairs(&self.planning.table, kernels, options.batch_size_policy);
-        let Records { database, benchmark_devices, .. } = &self.planning.records;
-        let report = self.profiling.insert(ProfilingReport {
-            measured,
-            known: usable.saturating_sub(measured),
-            seconds: self.planning.profiling.as_secs_f64(),
-            database: database.as_ref().map(|database| database.folder().display().to_string()),
-            devices: benchmark_devices.len().max(1),
-            policy: options.batch_size_policy,
-            coverage: self.planning.coverage(kernels, options),
-            noise: self.planning.noise,
-        });
-        console.text(report)
+        console.text(self.profiling.insert(profiling(&self.planning, kernels, options)))
     }
 
     /// Plans `kernels`, each within a limit of its own if there are some; what was not measured is said as the user can
@@ -206,5 +194,22 @@ impl Origin {
             )),
             false => NetError::Plan(error).into(),
         }
+    }
+}
+
+/// What measuring `kernels` with `options` was like.
+pub(super) fn profiling(planning: &Planning, kernels: &[Kernel], options: &PlanOptions) -> ProfilingReport {
+    let (policy, measured) = (options.batch_size_policy, planning.measured());
+    let (usable, _) = measured_pairs(&planning.table, kernels, policy);
+    let Records { database, benchmark_devices, .. } = &planning.records;
+    ProfilingReport {
+        measured,
+        known: usable.saturating_sub(measured),
+        seconds: planning.profiling.as_secs_f64(),
+        database: database.as_ref().map(|database| database.folder().display().to_string()),
+        devices: benchmark_devices.len().max(1),
+        policy,
+        coverage: planning.coverage(kernels, options),
+        noise: planning.noise,
     }
 }

@@ -2,14 +2,15 @@
 
 use super::draw::{refused, write};
 use super::inputs::{net_kernels, net_spec, refuse};
+use super::origin::profiling;
 use super::plan::{convolutions, largest, shape_kernels};
 use crate::{Console, Error, args::ProfileArgs, progress, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
+use figures::ProfilingReport;
 use files::try_writing;
-use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel};
+use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel, PlanOptions};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Instant;
 use trainer::host::check_memory;
 use trainer::planning::{Planning, Records};
 
@@ -18,9 +19,8 @@ struct Report {
     command: &'static str,
     device: DeviceHeader,
     kernels: usize,
-    measured: usize,
-    known: usize,
-    seconds: f64,
+    #[serde(flatten)]
+    profiling: ProfilingReport,
     out: Option<PathBuf>,
 }
 
@@ -86,27 +86,17 @@ fn measure(
     let device = planning.table.device.clone();
     console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
     console.text(format!("  device      {}, {}", device.name, device.library_version))?;
-    let start = Instant::now();
     let result = planning.profile_sizes(kernels, args.policy, progress::measuring());
     planning.warnings.iter().for_each(|warning| console.warn(warning));
     result?;
     if let Some(error) = planning.unstored {
         return Err(error.into());
     }
-    let needed = CostTable::default().missing(kernels, args.policy).len();
-    let report = Report {
-        command: "profile",
-        device,
-        kernels: kernels.len(),
-        measured: planning.measured(),
-        known: needed - planning.measured(),
-        seconds: start.elapsed().as_secs_f64(),
-        out: args.out.clone(),
-    };
-    console.text(format!(
-        "  profiling   {} (kernel, micro-batch) pairs measured in {:.1} s, {} known",
-        report.measured, report.seconds, report.known
-    ))?;
+    let options = PlanOptions { batch_size_policy: args.policy, ..PlanOptions::default() };
+    let profiling = profiling(&planning, kernels, &options);
+    console.text(&profiling)?;
+    let out = args.out.clone();
+    let report = Report { command: "profile", device, kernels: kernels.len(), profiling, out };
     Ok((planning.table.clone(), report))
 }
 
