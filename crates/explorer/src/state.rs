@@ -3,7 +3,7 @@
 
 use crate::question::{Net, PlanQuestion, check};
 use figures::{EstimateReport, study::Study};
-use planner::{BatchSizePolicy, Bytes, CostTable, EstimateError, Estimator, Math, profile};
+use planner::{BatchSizePolicy, CostTable, EstimateError, Estimator, Math, profile};
 use std::{collections::BTreeMap, error::Error, mem, sync::Arc};
 
 /// Everything loaded.
@@ -89,17 +89,12 @@ impl Net {
         self.kernels.iter().map(|kernel| kernel.mini_batch).max()
     }
 
-    /// The net with another mini-batch and arithmetic. Blobs and what is kept for backward grow with the samples.
+    /// The net with another mini-batch and arithmetic.
     fn at(mut self, mini_batch: u32, math: Math) -> Self {
-        let recorded = self.mini_batch().unwrap_or(1).max(1);
-        let grow = |bytes: &mut Bytes| {
-            bytes.0 = (u128::from(bytes.0) * u128::from(mini_batch) / u128::from(recorded)) as u64;
-        };
+        self.outline = self.outline.scaled(mini_batch, self.mini_batch().unwrap_or(1));
         for kernel in &mut self.kernels {
             (kernel.mini_batch, kernel.id.math) = (mini_batch, math);
         }
-        self.outline.values.iter_mut().for_each(|value| grow(&mut value.bytes));
-        self.outline.nodes.iter_mut().for_each(|node| grow(&mut node.saved));
         self
     }
 }
