@@ -22,7 +22,7 @@ pub use values::{Batch, ImageShape, Link};
 
 use crate::shapes::{ShapeSpec, parse_shape};
 use crate::{Error, device};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::{AxisOrder, Device, ElementType, Format};
@@ -98,8 +98,9 @@ pub enum Command {
     },
     /// Print a net that is too deep to be kept as a file
     Model {
-        /// The family
-        family: Family,
+        /// The family: VGG with as many convolutions as wished; 116, 216, 316 and 416 layers are those of the vDNN paper
+        #[arg(value_parser = ["vgg"])]
+        family: String,
         /// Its layers with weights: 16 and any multiple of five more, which the five groups share
         #[arg(long, default_value_t = 16, value_parser = count::<10_016>)]
         depth: usize,
@@ -114,13 +115,6 @@ pub enum Command {
         /// Of this subcommand
         command: Option<String>,
     },
-}
-
-/// A family of nets.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Family {
-    /// VGG, with as many convolutions as wished: 116, 216, 316 and 416 layers are those of the vDNN paper
-    Vgg,
 }
 
 /// How and where a net runs, whatever is done with it.

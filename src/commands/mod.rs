@@ -30,7 +30,7 @@ pub(crate) use time::time;
 pub(crate) use train::train;
 
 use crate::Error;
-use crate::args::{Command, DataCommand, Family};
+use crate::args::{Command, DataCommand};
 
 pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
@@ -48,7 +48,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Data { command: DataCommand::Render(args) } => render::render(&args),
         Command::Run(args) => run::run(&args),
         Command::Devices { json } => devices::devices(json),
-        Command::Model { family: Family::Vgg, depth } => model::vgg(depth),
+        Command::Model { depth, .. } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),
     }
