@@ -84,14 +84,14 @@ fn main() {
     for threads in threads {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("so many threads");
         let read = || {
-            (0..set.len()).into_par_iter().for_each_init(Sample::default, |sample, index| {
+            (0..set.facts().len).into_par_iter().for_each_init(Sample::default, |sample, index| {
                 set.read_into(index, sample).expect("an image");
             });
         };
         let row = |what: &str, speed: f64| {
             println!("{threads:3} threads {what:48} {speed:8.0} {:8.0} a thread", speed / threads as f64);
         };
-        row("read and decode alone", pool.install(|| speed(set.len(), read)));
+        row("read and decode alone", pool.install(|| speed(set.facts().len, read)));
         for (what, params) in &transforms {
             let (phase, share) = (Phase::Train, Share::default());
             let options =

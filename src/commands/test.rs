@@ -84,7 +84,7 @@ fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize), Error> {
     };
     let epochs = args.epochs.unwrap_or(1);
     let iterations = net.mini_batches(epochs)?;
-    Ok((iterations, iterations * net.mini_batch() - epochs * loader.dataset().len()))
+    Ok((iterations, iterations * net.mini_batch() - epochs * loader.dataset().facts().len))
 }
 
 /// The blobs of scores and of labels, from the first layer that compares them.

@@ -81,9 +81,9 @@ fn transform(random: &mut Random) -> TransformParams {
 
 /// Reads two mini-batches of a set.
 fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
-    let resident = set.resident_bytes();
+    let resident = set.facts().resident_bytes;
     input.foretold += resident;
-    set.check_labels(set.classes(), None)?;
+    set.check_labels(set.facts().classes, None)?;
     let random = &mut input.random;
     let phase = *pick(random, &[Phase::Train, Phase::Test]);
     let (shuffle, prefetch) = (one_in(random, 2), usize::from(one_in(random, 4)));

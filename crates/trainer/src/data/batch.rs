@@ -55,7 +55,7 @@ struct Scratch {
 impl BatchSource {
     pub(super) fn cursor(&self, position: u64) -> Cursor {
         let LoaderOptions { seed, shuffle, .. } = self.options;
-        let order = Order::new(self.dataset.len(), seed, shuffle);
+        let order = Order::new(self.dataset.facts().len, seed, shuffle);
         Cursor { position, order, indices: Vec::new(), scratch: Scratch::default() }
     }
 
@@ -100,7 +100,7 @@ impl BatchSource {
         let fill = |scratch: &mut Scratch, (n, ((out, label), &index)): (usize, Slot<'_>)| {
             self.fill_sample(first + n as u64, index, scratch, out, label).err()
         };
-        let error = if self.dataset.is_decoded() {
+        let error = if self.dataset.facts().is_decoded {
             let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices);
             slots.enumerate().map_init(Scratch::default, fill).find_map_first(|error| error)
         } else {

@@ -1,7 +1,7 @@
 //! Caffe's `ImageData` source, a text list of files and labels; and the folder-per-class layout of ImageNet.
 
 use super::decode::{decode_into, dimensions};
-use super::{DataError, Dataset, MOST_LABEL, Sample, sorted_entries};
+use super::{DataError, Dataset, DatasetFacts, MOST_LABEL, Sample, sorted_entries};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,7 @@ pub struct ImageData {
     /// The list, or the root folder.
     source: PathBuf,
     is_color: bool,
-    shape: [usize; 3],
-    classes: usize,
-    /// Of the first image: its file and its pixels, all three channels.
-    reading_bytes: u64,
+    facts: DatasetFacts,
 }
 
 impl ImageData {
@@ -70,26 +67,25 @@ impl ImageData {
         // Read the first header even if its size is of no interest: a wrong root_folder shows before any training.
         let (first, packed) = (dimensions(path), fs::metadata(path).map_or(0, |file| file.len()));
         let (channels, source) = (if is_color { 3 } else { 1 }, source.to_owned());
-        let classes = entries.iter().map(|entry| entry.label as usize + 1).max().unwrap_or(0);
-        let mut set = Self { entries, source, is_color, shape: [0; 3], classes, reading_bytes: 0 };
-        let first = first.map_err(|reason| DataError::at(set.place(0), reason))?;
-        set.reading_bytes = packed + 3 * (first[0] * first[1]) as u64;
-        set.shape = [channels, first[0], first[1]];
+        let mut set = Self { entries, source, is_color, facts: DatasetFacts::default() };
+        let [height, width] = first.map_err(|reason| DataError::at(set.place(0), reason))?;
+        let paths: usize = set.entries.iter().map(|entry| entry.path.capacity()).sum();
+        set.facts = DatasetFacts {
+            len: set.entries.len(),
+            shape: [channels, height, width],
+            classes: set.entries.iter().map(|entry| entry.label as usize + 1).max().unwrap_or(0),
+            resident_bytes: (set.entries.capacity() * size_of::<Entry>() + paths) as u64,
+            // The file and its pixels, all three channels.
+            reading_bytes: packed + 3 * (height * width) as u64,
+            is_decoded: true,
+        };
         Ok(set)
     }
 }
 
 impl Dataset for ImageData {
-    fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    fn shape(&self) -> [usize; 3] {
-        self.shape
-    }
-
-    fn classes(&self) -> usize {
-        self.classes
+    fn facts(&self) -> &DatasetFacts {
+        &self.facts
     }
 
     fn label(&self, index: usize) -> u32 {
@@ -97,7 +93,7 @@ impl Dataset for ImageData {
     }
 
     fn class_names(&self) -> Vec<String> {
-        class_names(&self.entries, self.classes)
+        class_names(&self.entries, self.facts.classes)
     }
 
     fn place(&self, index: usize) -> String {
@@ -113,19 +109,6 @@ impl Dataset for ImageData {
         sample.label = entry.label;
         let decoded = decode_into(&entry.path, self.is_color, sample);
         decoded.map_err(|reason| DataError::at(self.place(index), reason))
-    }
-
-    fn resident_bytes(&self) -> u64 {
-        let paths: usize = self.entries.iter().map(|entry| entry.path.capacity()).sum();
-        (self.entries.capacity() * size_of::<Entry>() + paths) as u64
-    }
-
-    fn reading_bytes(&self) -> u64 {
-        self.reading_bytes
-    }
-
-    fn is_decoded(&self) -> bool {
-        true
     }
 }
 

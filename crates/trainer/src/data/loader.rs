@@ -30,16 +30,16 @@ impl Loader {
         options: LoaderOptions,
         device: &Device,
     ) -> Result<Self, DataError> {
-        if options.mini_batch == 0 || dataset.is_empty() {
-            let samples = dataset.len();
+        let (samples, shape) = (dataset.facts().len, dataset.facts().shape);
+        if options.mini_batch == 0 || samples == 0 {
             let reason =
                 format!("no mini-batch of {} can be made from {samples} samples", options.mini_batch);
             return Err(DataError::Invalid(reason));
         }
-        if options.shuffle && u32::try_from(dataset.len()).is_err() {
-            return Err(DataError::Invalid(format!("{} samples are too many to shuffle", dataset.len())));
+        if options.shuffle && u32::try_from(samples).is_err() {
+            return Err(DataError::Invalid(format!("{samples} samples are too many to shuffle")));
         }
-        let transform = Transform::new(transform, dataset.shape(), options.phase)?;
+        let transform = Transform::new(transform, shape, options.phase)?;
         let [channels, height, width] = transform.out_shape();
         if elements(&[options.mini_batch, channels, height, width]).is_none() {
             return Err(DataError::Invalid(format!(
@@ -65,10 +65,11 @@ impl Loader {
     /// What mini-batches are made of.
     pub fn summary(&self) -> DataSummary {
         let (set, options) = (self.dataset(), self.source.options);
-        let in_order = !options.shuffle && set.len() as u64 > options.stride();
+        let (images, classes) = (set.facts().len, set.facts().classes);
+        let in_order = !options.shuffle && images as u64 > options.stride();
         DataSummary {
-            images: set.len(),
-            classes: set.classes(),
+            images,
+            classes,
             class_names: set.class_names(),
             is_by_class: in_order && set.is_by_class(),
         }
@@ -89,15 +90,16 @@ impl Loader {
     /// samples that are read at a time.
     pub fn host_bytes(&self) -> u64 {
         let BatchSource { dataset, transform, options } = &*self.source;
-        let shuffled = if options.shuffle { dataset.len() * size_of::<u32>() } else { 0 };
+        let facts = dataset.facts();
+        let shuffled = if options.shuffle { facts.len * size_of::<u32>() } else { 0 };
         let order = shuffled + options.mini_batch * size_of::<usize>();
-        let sample = dataset.shape().iter().map(|&extent| extent as u64).product::<u64>();
-        let scratch = transform.scratch_bytes(dataset.shape());
-        let at_a_time = if dataset.is_decoded() { Cpu::available_threads() as u64 } else { 1 };
+        let sample = facts.shape.iter().map(|&extent| extent as u64).product::<u64>();
+        let scratch = transform.scratch_bytes(facts.shape);
+        let at_a_time = if facts.is_decoded { Cpu::available_threads() as u64 } else { 1 };
         // On its way to a GPU, each goes through two buffers that take turns.
         let buffers = if self.is_on_gpu() { 2 } else { 1 };
-        let reading = at_a_time * (sample + scratch + dataset.reading_bytes());
-        dataset.resident_bytes() + buffers * self.ahead() + order as u64 + reading
+        let reading = at_a_time * (sample + scratch + facts.reading_bytes);
+        facts.resident_bytes + buffers * self.ahead() + order as u64 + reading
     }
 
     /// Bytes of device memory of the mini-batches prepared ahead, beside the net's own.

@@ -95,19 +95,30 @@ pub struct DataSummary {
     pub is_by_class: bool,
 }
 
+/// What is true of a set as a whole. Sets whose images differ in size (an [`ImageData`] without `new_height`) answer for
+/// their first image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DatasetFacts {
+    /// Number of samples, at least one.
+    pub len: usize,
+    /// Channels, height and width of a sample after decoding.
+    pub shape: [usize; 3],
+    /// Number of classes: by definition of the set, or its largest label + 1.
+    pub classes: usize,
+    /// Bytes that the set keeps in memory for as long as it lives.
+    pub resident_bytes: u64,
+    /// Bytes that reading a sample takes for a while, beside the sample: its file, and its pixels as they are decoded.
+    pub reading_bytes: u64,
+    /// Whether reading a sample is work (decoding a file) that pays to spread over threads.
+    pub is_decoded: bool,
+}
+
 /// A finite, indexed set of labelled images. Reading is a pure function of the index, from any thread.
 ///
-/// An `index` must be below [`len`](Dataset::len); a larger one is a mistake of the caller and panics.
+/// An `index` must be below [`DatasetFacts::len`]; a larger one is a mistake of the caller and panics.
 pub trait Dataset: Send + Sync {
-    /// Number of samples.
-    fn len(&self) -> usize;
-
-    /// Channels, height and width of a sample after decoding. Sets whose images differ in size (an [`ImageData`]
-    /// without `new_height`) answer for their first image.
-    fn shape(&self) -> [usize; 3];
-
-    /// Number of classes: by definition of the set, or its largest label + 1.
-    fn classes(&self) -> usize;
+    /// What is true of the whole set.
+    fn facts(&self) -> &DatasetFacts;
 
     /// The label of a sample, without reading its pixels.
     fn label(&self, index: usize) -> u32;
@@ -126,44 +137,26 @@ pub trait Dataset: Send + Sync {
     /// The file cannot be read or decoded.
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError>;
 
-    /// Bytes that the set keeps in memory for as long as it lives.
-    fn resident_bytes(&self) -> u64;
-
-    /// Bytes that reading a sample takes for a while, beside the sample: its file, and its pixels as they are decoded.
-    /// Sets whose images differ in size answer for their first image.
-    fn reading_bytes(&self) -> u64 {
-        0
-    }
-
-    /// Whether reading a sample is work (decoding a file) that pays to spread over threads.
-    fn is_decoded(&self) -> bool {
-        false
-    }
-
     /// A number by which one set can be told from another: of labels and shape, and of all pixels where reading them is
     /// no work. Where the set lies does not matter.
     fn digest(&self) -> u32 {
         let mut crc = flate2::Crc::new();
-        self.shape().into_iter().for_each(|extent| crc.update(&(extent as u64).to_le_bytes()));
+        let DatasetFacts { len, shape, is_decoded, .. } = *self.facts();
+        shape.into_iter().for_each(|extent| crc.update(&(extent as u64).to_le_bytes()));
         let mut sample = Sample::default();
-        for index in 0..self.len() {
+        for index in 0..len {
             crc.update(&self.label(index).to_le_bytes());
-            if !self.is_decoded() && self.read_into(index, &mut sample).is_ok() {
+            if !is_decoded && self.read_into(index, &mut sample).is_ok() {
                 crc.update(&sample.pixels);
             }
         }
         crc.sum()
     }
 
-    /// True for a set without samples, which no constructor of this module returns.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Whether the samples stand class by class: a training that reads them in order sees one class at a time.
     fn is_by_class(&self) -> bool {
-        let labels = (0..self.len()).map(|index| self.label(index));
-        labels.is_sorted() && !self.is_empty() && self.label(0) != self.label(self.len() - 1)
+        let len = self.facts().len;
+        (0..len).map(|index| self.label(index)).is_sorted() && self.label(0) != self.label(len - 1)
     }
 
     /// Verifies that every label is `ignored` or below `classes`, the number of outputs of the net's classifier.
@@ -173,7 +166,7 @@ pub trait Dataset: Send + Sync {
     fn check_labels(&self, classes: usize, ignored: Option<i32>) -> Result<(), DataError> {
         let is_class = |label: u32| (label as usize) < classes;
         let is_ignored = |label: u32| ignored.is_some_and(|ignored| i64::from(ignored) == i64::from(label));
-        let mut labels = (0..self.len()).map(|index| (index, self.label(index)));
+        let mut labels = (0..self.facts().len).map(|index| (index, self.label(index)));
         let Some((index, label)) = labels.find(|&(_, label)| !is_class(label) && !is_ignored(label)) else {
             return Ok(());
         };

@@ -30,7 +30,7 @@ impl Worker {
         }
         let source = Arc::clone(source);
         // Threads of its own: the library's common ones end the process where the system refuses them.
-        let pool = source.dataset.is_decoded().then(|| ThreadPoolBuilder::new().build());
+        let pool = source.dataset.facts().is_decoded.then(|| ThreadPoolBuilder::new().build());
         let pool = pool.transpose().map_err(|error| DataError::Thread(io::Error::other(error)))?;
         let work = move || {
             let mut cursor = source.cursor(from);

@@ -9,7 +9,7 @@
 //! order, as Caffe's own conversion of this set leaves them. Source: A. Krizhevsky, "Learning Multiple Layers of
 //! Features from Tiny Images", 2009.
 
-use super::{DataError, Dataset, Phase, Sample, open_unpacked, sorted_entries};
+use super::{DataError, Dataset, DatasetFacts, Phase, Sample, open_unpacked, sorted_entries};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -19,23 +19,14 @@ pub struct ImageRecords {
     /// Of each image one channel after the other.
     pixels: Vec<u8>,
     labels: Vec<u8>,
-    shape: [usize; 3],
-    classes: usize,
+    facts: DatasetFacts,
     /// Its folder, or the file of its labels.
     source: PathBuf,
 }
 
 impl Dataset for ImageRecords {
-    fn len(&self) -> usize {
-        self.labels.len()
-    }
-
-    fn shape(&self) -> [usize; 3] {
-        self.shape
-    }
-
-    fn classes(&self) -> usize {
-        self.classes
+    fn facts(&self) -> &DatasetFacts {
+        &self.facts
     }
 
     fn label(&self, index: usize) -> u32 {
@@ -47,13 +38,10 @@ impl Dataset for ImageRecords {
     }
 
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
-        let bytes = self.shape.iter().product();
-        sample.set(&self.pixels[index * bytes..][..bytes], self.shape, self.label(index));
+        let shape = self.facts.shape;
+        let bytes = shape.iter().product();
+        sample.set(&self.pixels[index * bytes..][..bytes], shape, self.label(index));
         Ok(())
-    }
-
-    fn resident_bytes(&self) -> u64 {
-        (self.pixels.capacity() + self.labels.capacity()) as u64
     }
 }
 
@@ -87,6 +75,13 @@ fn files(source: &Path, phase: Phase) -> Result<[Vec<PathBuf>; 3], DataError> {
 }
 
 impl ImageRecords {
+    fn new(pixels: Vec<u8>, labels: Vec<u8>, shape: [usize; 3], classes: usize, source: &Path) -> Self {
+        let resident_bytes = (pixels.capacity() + labels.capacity()) as u64;
+        let facts =
+            DatasetFacts { len: labels.len(), shape, classes, resident_bytes, ..DatasetFacts::default() };
+        Self { pixels, labels, facts, source: source.to_owned() }
+    }
+
     /// Opens the `source` of a `Data` layer: a folder with a pair of IDX files per phase, or with CIFAR-10's files.
     ///
     /// # Errors
@@ -132,7 +127,7 @@ impl ImageRecords {
             )));
         }
         let classes = bytes.iter().max().map_or(0, |&label| usize::from(label) + 1);
-        Ok(Self { pixels, labels: bytes, shape: [1, height, width], classes, source: labels.to_owned() })
+        Ok(Self::new(pixels, bytes, [1, height, width], classes, labels))
     }
 
     fn cifar(source: &Path, files: &[PathBuf]) -> Result<Self, DataError> {
@@ -154,7 +149,7 @@ impl ImageRecords {
             pixels.reserve_exact(length);
             records.iter().for_each(|record| pixels.extend_from_slice(&record[1..]));
         }
-        Ok(Self { pixels, labels, shape: [3, 32, 32], classes: 10, source: source.to_owned() })
+        Ok(Self::new(pixels, labels, [3, 32, 32], 10, source))
     }
 }
 

@@ -54,7 +54,7 @@ impl DataLayer {
         let shape = || {
             let square = side(transform).map(|side| [side, side]);
             let shape = params.new_size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
-            shape.map_or_else(|| open().map(|set| set.shape()), Ok)
+            shape.map_or_else(|| open().map(|set| set.facts().shape), Ok)
         };
         reading.layer(shape, || Ok(Arc::new(open()?)))
     }

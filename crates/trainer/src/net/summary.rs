@@ -18,7 +18,8 @@ impl Net {
     /// It reads no data set.
     pub fn mini_batches(&self, epochs: usize) -> Result<usize, NetError> {
         let error = || self.error("it reads no data set, so nobody knows how long an epoch is");
-        let images = self.loaders().map(|(_, loader)| loader.dataset().len()).max().ok_or_else(error)?;
+        let images =
+            self.loaders().map(|(_, loader)| loader.dataset().facts().len).max().ok_or_else(error)?;
         Ok(images.saturating_mul(epochs).div_ceil(self.mini_batch()))
     }
 

@@ -26,7 +26,7 @@ impl Solver {
         let (_, loader) = self.net().loaders().next()?;
         let seen =
             self.iteration * (self.spec.iter_size * self.spec.share.ranks * self.net().mini_batch()) as u64;
-        Some(seen as f64 / loader.dataset().len() as f64)
+        Some(seen as f64 / loader.dataset().facts().len as f64)
     }
 
     /// The outputs of the net that is trained that are single numbers and no losses, such as an accuracy.

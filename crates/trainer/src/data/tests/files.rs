@@ -16,7 +16,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 fn the_shipped_digits_are_complete() {
     for (phase, len, first_label) in [(Phase::Train, 1197, None), (Phase::Test, 300, Some(8))] {
         let set = ImageRecords::open(&digits(), phase).unwrap();
-        assert_eq!((set.len(), set.shape(), set.classes()), (len, [1, 8, 8], 10));
+        assert_eq!((set.facts().len, set.facts().shape, set.facts().classes), (len, [1, 8, 8], 10));
         let mut counts = [0; 10];
         (0..len).for_each(|index| counts[set.label(index) as usize] += 1);
         assert!(counts.iter().all(|&count| count > len / 20), "{counts:?}");
@@ -51,7 +51,11 @@ fn idx_pairs_are_found_by_name_and_read_plain_or_gzipped() {
         fs::write(at(images_name), if gzip_images { gzip(&images) } else { images.clone() }).unwrap();
         fs::write(at(labels_name), if gzip_labels { gzip(&labels) } else { labels.clone() }).unwrap();
         let set = ImageRecords::open(folder.path(), Phase::Train).unwrap();
-        assert_eq!((set.len(), set.shape(), set.classes()), (2, [1, 2, 3], 5), "{images_name}");
+        assert_eq!(
+            (set.facts().len, set.facts().shape, set.facts().classes),
+            (2, [1, 2, 3], 5),
+            "{images_name}"
+        );
         let sample = read(&set, 1).unwrap();
         assert_eq!((&sample.pixels[..], sample.label), (&[7, 8, 9, 10, 11, 12][..], 0));
         let error = ImageRecords::open(folder.path(), Phase::Test).unwrap_err().to_string();
@@ -136,7 +140,9 @@ fn no_file_is_read_twice() {
         std::thread::spawn(move || fs::write(images, idx_bytes(0x803, &[2, 1, 1], &[5, 6])).unwrap());
     let (done, opened) = std::sync::mpsc::channel();
     let source = folder.path().to_owned();
-    std::thread::spawn(move || done.send(ImageRecords::open(&source, Phase::Train).map(|set| set.len())));
+    std::thread::spawn(move || {
+        done.send(ImageRecords::open(&source, Phase::Train).map(|set| set.facts().len))
+    });
     let len = opened.recv_timeout(std::time::Duration::from_secs(10)).expect("a pipe has its bytes once");
     assert_eq!(len.unwrap(), 2);
     writer.join().unwrap();
@@ -176,7 +182,7 @@ fn cifar_folders_are_read() {
     let folder = tempfile::tempdir().unwrap();
     write_cifar(folder.path());
     let train = ImageRecords::open(folder.path(), Phase::Train).unwrap();
-    assert_eq!((train.len(), train.shape(), train.classes()), (10, [3, 32, 32], 10));
+    assert_eq!((train.facts().len, train.facts().shape, train.facts().classes), (10, [3, 32, 32], 10));
     let labels: Vec<u32> = (0..10).map(|index| train.label(index)).collect();
     assert_eq!(labels, [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]);
     assert!(train.place(3).ends_with("(sample 3)"), "{}", train.place(3));
@@ -239,7 +245,7 @@ fn synthetic_data_depend_on_seed_and_index_only() {
     a.check_labels(4, None).unwrap();
     assert!((0..4).all(|class| (0..100).any(|index| a.label(index) == class)));
     // However many there are, no label is drawn before one is asked for.
-    assert_eq!(Synthetic::new([1, 1, 1], 4, 1 << 40, 0).unwrap().resident_bytes(), 1 << 42);
+    assert_eq!(Synthetic::new([1, 1, 1], 4, 1 << 40, 0).unwrap().facts().resident_bytes, 1 << 42);
     for (shape, classes, len) in
         [([3, 0, 7], 4, 100), ([3, 5, 7], 0, 100), ([3, 5, 7], 4, 0), ([3, 5, 7], (1 << 24) + 2, 1)]
     {

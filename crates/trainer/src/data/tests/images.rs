@@ -30,7 +30,7 @@ fn a_list_is_read_in_order_with_channels_red_green_blue() {
     let list = folder.path().join("list.txt");
     fs::write(&list, "\u{feff}a b.png 3\r\n\n  grey.png\t0 \n").unwrap();
     let set = ImageData::open_list(&list, folder.path(), true).unwrap();
-    assert_eq!((set.len(), set.shape(), set.classes()), (2, [3, 4, 5], 4));
+    assert_eq!((set.facts().len, set.facts().shape, set.facts().classes), (2, [3, 4, 5], 4));
     let sample = read(&set, 0).unwrap();
     assert_eq!((sample.shape, sample.label), ([3, 4, 5], 3));
     assert_eq!(sample.pixels, picture(5, 4).into_raw());
@@ -54,7 +54,7 @@ fn grey_reading_weighs_the_colours_and_leaves_grey_alone() {
     fs::write(&list, "rgb.png 0\ngrey.png 1\n").unwrap();
     let grey = false;
     let set = ImageData::open_list(&list, folder.path(), grey).unwrap();
-    assert_eq!((set.shape(), read(&set, 0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
+    assert_eq!((set.facts().shape, read(&set, 0).unwrap().pixels), ([1, 1, 3], vec![76, 150, 29]));
     assert_eq!(read(&set, 1).unwrap().pixels, [0, 77, 255]);
 }
 
@@ -65,9 +65,9 @@ fn a_jpeg_is_decoded_and_resized() {
     let list = folder.path().join("list.txt");
     fs::write(&list, "photo.png 0\n").unwrap();
     let set = ImageData::open_list(&list, folder.path(), true).unwrap();
-    assert_eq!(set.shape(), [3, 30, 40]);
+    assert_eq!(set.facts().shape, [3, 30, 40]);
     let params = TransformParams { new_size: Some([15, 20]), ..TransformParams::default() };
-    let transform = Transform::new(&params, set.shape(), Phase::Test).unwrap();
+    let transform = Transform::new(&params, set.facts().shape, Phase::Test).unwrap();
     let (mut pixels, draw) = (vec![0.0; 3 * 15 * 20], (1, 0));
     transform.apply(&read(&set, 0).unwrap(), draw, &mut TransformScratch::default(), &mut pixels).unwrap();
     for (y, x) in [(0, 0), (7, 10), (14, 19)] {
@@ -105,7 +105,7 @@ fn an_image_that_stays_red_green_blue_is_as_in_a_file_of_cifar_10() {
         ..TransformParams::default()
     };
     let transformed = |set: &dyn Dataset, params: &TransformParams| {
-        let transform = Transform::new(params, set.shape(), Phase::Train).unwrap();
+        let transform = Transform::new(params, set.facts().shape, Phase::Train).unwrap();
         let (mut out, draw) = (vec![0.0; 3 * 24 * 24], (1, 5));
         let mut scratch = TransformScratch::default();
         transform.apply(&read(set, 0).unwrap(), draw, &mut scratch, &mut out).unwrap();
@@ -198,12 +198,12 @@ fn folders_are_classes_in_the_order_of_their_names() {
     fs::write(root.path().join("b/.hidden"), "not an image").unwrap();
     let open = |folder: &Path| ImageData::open_folder(folder, true);
     let set = open(root.path()).unwrap();
-    let names: Vec<(String, u32)> = (0..set.len())
+    let names: Vec<(String, u32)> = (0..set.facts().len)
         .map(|index| (set.place(index).rsplit('/').next().unwrap().to_owned(), set.label(index)))
         .collect();
     let expected = [("z.jpeg", 0), ("1.PNG", 1), ("2.png", 1), ("x.jpg", 2)];
     assert_eq!(names, expected.map(|(name, label)| (name.to_owned(), label)));
-    assert_eq!(set.classes(), 3);
+    assert_eq!(set.facts().classes, 3);
     assert_eq!(set.class_names(), ["a", "b", "c"]);
     assert!(set.is_by_class());
 
@@ -262,7 +262,7 @@ fn unreadable_images_are_errors_with_file_and_line() {
     fs::write(at("list.txt"), lines).unwrap();
     let set = ImageData::open_list(&at("list.txt"), folder.path(), true).unwrap();
     read(&set, 0).unwrap();
-    for index in 1..set.len() {
+    for index in 1..set.facts().len {
         let error = error(read(&set, index));
         assert!(error.contains(&format!("list.txt:{}", index + 1)) && !error.contains('\n'), "{error}");
     }

@@ -65,7 +65,7 @@ fn shuffled_epochs_are_different_permutations() {
 
 #[test]
 fn what_is_handed_out_does_not_depend_on_threads() {
-    let decoded = |decoded| Counting { decoded, ..Counting::new(13, SHAPE) };
+    let decoded = |decoded| Counting::decoded(13, SHAPE, decoded);
     let expected = take(&mut loader(decoded(false), options(4, true, 0)), 4, 10);
     for prefetch in [0, 1, 3] {
         for parallel in [false, true] {
@@ -91,7 +91,7 @@ fn augmented_images_are_the_same_on_any_number_of_threads() {
         ..TransformParams::default()
     };
     let epochs = |threads: usize, decoded: bool| {
-        let set = Arc::new(Counting { decoded, ..Counting::new(13, [3, 24, 31]) });
+        let set = Arc::new(Counting::decoded(13, [3, 24, 31], decoded));
         let mut loader = Loader::new(set, &params, options(4, true, 0), &Device::cpu()).unwrap();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| take(&mut loader, 4, 7))
@@ -135,7 +135,7 @@ fn cuda_mini_batches_are_those_of_the_processor() {
     let spans = [36, 4].map(|len| cursor.take(Format::F32, len));
     let mut arena = Arena::on(&device, cursor.end()).unwrap();
     for (prefetch, wants_labels) in [(0, true), (0, false), (1, true), (1, false), (3, true)] {
-        let set = Arc::new(Counting { decoded: true, ..Counting::new(13, SHAPE) });
+        let set = Arc::new(Counting::decoded(13, SHAPE, true));
         let mut loader = Loader::new(set, &augmenting(), options(4, true, prefetch), &device).unwrap();
         assert_eq!(loader.staged_bytes(), prefetch as u64 * 160);
         for position in [0, POSITION] {
@@ -166,7 +166,7 @@ fn positions_need_not_be_multiples_of_the_mini_batch() {
 #[test]
 fn the_first_error_reaches_the_caller_again_and_again() {
     for (prefetch, decoded) in [(0, false), (1, false), (2, true)] {
-        let broken = Counting { broken: Some(6), decoded, ..Counting::new(9, SHAPE) };
+        let broken = Counting { broken: Some(6), ..Counting::decoded(9, SHAPE, decoded) };
         let mut loader = loader(broken, options(4, false, prefetch));
         take(&mut loader, 4, 1);
         let (mut data, mut labels) = (vec![0.0; 36], vec![0.0; 4]);
@@ -225,7 +225,7 @@ fn a_mini_batch_that_no_memory_holds_is_refused() {
 #[test]
 fn what_is_read_at_a_time_is_counted() {
     let bytes = |decoded, resize: Option<usize>| {
-        let set = Arc::new(Counting { decoded, ..Counting::new(5, [1, 300, 400]) });
+        let set = Arc::new(Counting::decoded(5, [1, 300, 400], decoded));
         let transform = TransformParams { resize, crop_size: Some(3), ..TransformParams::default() };
         Loader::new(set, &transform, options(1, false, 0), &Device::cpu()).unwrap().host_bytes()
     };

@@ -9,7 +9,7 @@ mod render;
 mod survey;
 mod transform;
 
-use super::{DataError, Dataset, Sample};
+use super::{DataError, Dataset, DatasetFacts, Sample};
 use std::path::{Path, PathBuf};
 
 /// The digits that ship with the project.
@@ -31,30 +31,26 @@ fn idx_bytes(magic: u32, dims: &[u32], elements: &[u8]) -> Vec<u8> {
 
 /// A set whose sample i has the pixels 10 i, 10 i + 1, ... and the label i.
 struct Counting {
-    len: usize,
-    shape: [usize; 3],
-    decoded: bool,
+    facts: DatasetFacts,
     /// Reading this sample fails.
     broken: Option<usize>,
 }
 
 impl Counting {
     fn new(len: usize, shape: [usize; 3]) -> Self {
-        Self { len, shape, decoded: false, broken: None }
+        let facts = DatasetFacts { len, shape, classes: len, ..DatasetFacts::default() };
+        Self { facts, broken: None }
+    }
+
+    fn decoded(len: usize, shape: [usize; 3], is_decoded: bool) -> Self {
+        let facts = DatasetFacts { is_decoded, ..Self::new(len, shape).facts };
+        Self { facts, broken: None }
     }
 }
 
 impl Dataset for Counting {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn shape(&self) -> [usize; 3] {
-        self.shape
-    }
-
-    fn classes(&self) -> usize {
-        self.len
+    fn facts(&self) -> &DatasetFacts {
+        &self.facts
     }
 
     fn label(&self, index: usize) -> u32 {
@@ -69,17 +65,10 @@ impl Dataset for Counting {
         if self.broken == Some(index) {
             return Err(DataError::at(self.place(index), "broken"));
         }
-        let pixels: usize = self.shape.iter().product();
+        let shape = self.facts.shape;
+        let pixels: usize = shape.iter().product();
         sample.pixels = (0..pixels).map(|pixel| (10 * index + pixel) as u8).collect();
-        (sample.shape, sample.label) = (self.shape, index as u32);
+        (sample.shape, sample.label) = (shape, index as u32);
         Ok(())
-    }
-
-    fn resident_bytes(&self) -> u64 {
-        0
-    }
-
-    fn is_decoded(&self) -> bool {
-        self.decoded
     }
 }

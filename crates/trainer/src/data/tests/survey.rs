@@ -42,7 +42,7 @@ fn classes_are_split_alike_and_every_image_is_on_one_side() {
     // Both lists are sets of images again, with the classes' names.
     fs::write(root.path().join("list"), &survey.train.0).unwrap();
     let set = ImageData::open_list(&root.path().join("list"), root.path(), true).unwrap();
-    assert_eq!((set.len(), set.class_names()), (30, survey.names));
+    assert_eq!((set.facts().len, set.class_names()), (30, survey.names));
 }
 
 /// Of pixels, not of images, in the order blue, green, red.
