@@ -4,7 +4,6 @@ use super::graph::{Graph, Node};
 use crate::layers::{Absorbed, Need};
 use crate::spec::{Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod, PoolingParams};
 use cudnn_layers::batch_norm;
-use std::collections::HashMap;
 use tensor::AxisOrder;
 
 /// `spec`, whose layers read no blob twice, with the same results. A sum of two that alone reads one of them becomes part
@@ -12,9 +11,9 @@ use tensor::AxisOrder;
 /// normalisation's place, where a ReLU between them comes behind. The blobs in between are no more: returns their names,
 /// too.
 pub(super) fn join(mut spec: NetSpec, order: AxisOrder) -> (NetSpec, Vec<String>) {
-    let (mut gone, uses) = (Vec::new(), uses(&spec.layers));
+    let mut gone = Vec::new();
     for index in (0..spec.layers.len()).rev() {
-        if let Some(norm) = norm_of_sum(&spec.layers, &uses, index) {
+        if let Some(norm) = norm_of_sum(&spec.layers, index) {
             let sum = &spec.layers[index];
             let mut joined = spec.layers[norm].clone();
             joined.bottoms.extend(sum.bottoms.iter().filter(|&blob| *blob != joined.tops[0]).cloned());
@@ -43,31 +42,14 @@ pub(super) fn join(mut spec: NetSpec, order: AxisOrder) -> (NetSpec, Vec<String>
     (spec, gone)
 }
 
-/// How often a blob is read and written, and the number of its first writer.
-#[derive(Default)]
-struct Uses {
-    read: usize,
-    written: usize,
-    writer: usize,
-}
-
-fn uses(layers: &[LayerSpec]) -> HashMap<String, Uses> {
-    let mut uses: HashMap<String, Uses> = HashMap::new();
-    for (index, layer) in layers.iter().enumerate() {
-        for blob in &layer.bottoms {
-            uses.entry(blob.clone()).or_default().read += 1;
-        }
-        for blob in &layer.tops {
-            let of_blob =
-                uses.entry(blob.clone()).or_insert_with(|| Uses { writer: index, ..Uses::default() });
-            of_blob.written += 1;
-        }
-    }
-    uses
+/// The layers that read or write `blob`, in order.
+fn users(layers: &[LayerSpec], blob: &String) -> Vec<usize> {
+    let uses = |layer: &LayerSpec| layer.bottoms.contains(blob) || layer.tops.contains(blob);
+    (0..layers.len()).filter(|&user| uses(&layers[user])).collect()
 }
 
 /// The last batch normalisation that only the sum number `index` reads, if that is a plain sum of two.
-fn norm_of_sum(layers: &[LayerSpec], uses: &HashMap<String, Uses>, index: usize) -> Option<usize> {
+fn norm_of_sum(layers: &[LayerSpec], index: usize) -> Option<usize> {
     let sum = &layers[index];
     let LayerKind::Eltwise(EltwiseParams { operation: Combination::Sum(coefficients) }) = &sum.kind else {
         return None;
@@ -77,13 +59,17 @@ fn norm_of_sum(layers: &[LayerSpec], uses: &HashMap<String, Uses>, index: usize)
     if !(is_plain && sum.propagate_down.is_empty() && sum.loss_weights.is_empty()) {
         return None;
     }
-    let norms = sum.bottoms.iter().map(|blob| &uses[blob]).filter(|blob| (blob.read, blob.written) == (1, 1));
+    let norms = sum.bottoms.iter().filter_map(|blob| match users(layers, blob)[..] {
+        [norm, last] if last == index && !sum.tops.contains(blob) => Some(norm),
+        _ => None,
+    });
     let is_norm = |norm: &usize| {
         let LayerSpec { kind: LayerKind::BatchNorm(_), bottoms, .. } = &layers[*norm] else { return false };
         // Whoever writes its bottom once more could do so before the sum; and a layer reads no blob twice.
-        bottoms.len() == 1 && uses[&bottoms[0]].written == 1 && !sum.bottoms.contains(&bottoms[0])
+        let writers = layers.iter().filter(|layer| layer.tops.contains(&bottoms[0])).count();
+        bottoms.len() == 1 && writers == 1 && !sum.bottoms.contains(&bottoms[0])
     };
-    norms.map(|blob| blob.writer).filter(is_norm).max()
+    norms.filter(is_norm).max()
 }
 
 /// The batch normalisation, without a sum, that only the pooling number `index` reads, and a ReLU in place between them.
@@ -92,10 +78,7 @@ fn norm_of_pooling(
     index: usize,
     pooling: &PoolingParams,
 ) -> Option<(usize, Option<usize>)> {
-    let blob = &layers[index].bottoms[0];
-    let uses = |layer: &LayerSpec| layer.bottoms.contains(blob) || layer.tops.contains(blob);
-    let users: Vec<_> = (0..layers.len()).filter(|&user| uses(&layers[user])).collect();
-    let (norm, relu) = match users[..] {
+    let (norm, relu) = match users(layers, &layers[index].bottoms[0])[..] {
         [norm, last] if last == index => (norm, None),
         [norm, relu, last] if last == index => (norm, Some(relu)),
         _ => return None,
