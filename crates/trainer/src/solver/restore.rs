@@ -18,24 +18,12 @@ fn borrowed<'a>(tensors: &'a [HostTensor<'_>]) -> Vec<NamedTensor<'a>> {
 }
 
 impl Solver {
-    /// Writes weights and solver state of this iteration; returns the path of the state.
+    /// Writes weights and solver state of this iteration, with the places of data before the tests that were made since:
+    /// a training makes them again when it resumes. Returns the path of the state.
     ///
     /// # Errors
     /// A file that cannot be written; nothing half-written is left.
     pub fn snapshot(&self) -> Result<PathBuf, SnapshotError> {
-        self.snapshot_at(positions(self.running.nets()))
-    }
-
-    /// The same, but with the places of data before the tests that were made since the last iteration, for a training
-    /// that makes them again when it resumes.
-    ///
-    /// # Errors
-    /// As [`Solver::snapshot`].
-    pub fn snapshot_before_tests(&self) -> Result<PathBuf, SnapshotError> {
-        self.snapshot_at(self.finished.positions.clone())
-    }
-
-    fn snapshot_at(&self, data_positions: BTreeMap<String, u64>) -> Result<PathBuf, SnapshotError> {
         let prefix = &self.spec.snapshot.prefix;
         let (weights, state) = (weights_path(prefix, self.iteration), state_path(prefix, self.iteration));
         let mut metadata = BTreeMap::from([
@@ -58,7 +46,7 @@ impl Solver {
             weights: file_name.unwrap_or_default(),
             weights_checksum: checksum,
             random_seed: self.seed,
-            data_positions,
+            data_positions: self.finished.positions.clone(),
             counters: self.counters_to_save(),
             settings: self.settings.clone(),
         };

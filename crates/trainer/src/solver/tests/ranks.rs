@@ -109,7 +109,9 @@ fn a_training_goes_on_on_any_number_of_ranks() {
         let snapshot = state_path(&prefix, 2 * index as u64);
         let prepare = |solver: &mut Solver| {
             if index > 0 {
-                solver.restore(&snapshot).unwrap()
+                solver.restore(&snapshot).unwrap();
+                // The test before the snapshot is made again.
+                solver.test(0).unwrap();
             }
         };
         found.extend(together(&cpus(ranks), &solver(&net(12 / ranks), &fields), prepare, part).0);

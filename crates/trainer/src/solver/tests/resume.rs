@@ -97,6 +97,8 @@ fn resuming_changes_no_bit_on(device: &Device) {
     let mut resumed = prepare(folder.path(), 3);
     resumed.restore(&path).unwrap();
     assert_eq!(resumed.iteration(), 6);
+    // The test before the snapshot is made again.
+    resumed.test(0).unwrap();
     assert_eq!((train(&mut resumed, 8), parameters(&resumed)), expected);
     // And the test can fail: from the start, the same iterations are others.
     assert_ne!(train(&mut prepare(folder.path(), 3), 8).0, expected.0.0);
@@ -187,6 +189,7 @@ fn a_solver_can_go_back() {
     let path = solver.snapshot().unwrap();
     let expected = (train(&mut solver, 4), parameters(&solver));
     solver.restore(&path).unwrap();
+    solver.test(0).unwrap();
     assert_eq!((train(&mut solver, 4), parameters(&solver)), expected);
 }
 
