@@ -97,17 +97,11 @@ impl Room {
     /// Planned time as a function of the budget: it falls where a kernel's room becomes enough for its next
     /// configuration.
     pub fn budget_curve(&self, fronts: &Fronts) -> Curve {
-        let sets = || fronts.iter().map(|(_, set)| set).enumerate();
-        let mut budgets: Vec<Bytes> = sets()
-            .flat_map(|(kernel, set)| set.iter().map(move |point| self.budget(kernel, point.workspace())))
-            .collect();
-        budgets.sort_unstable();
-        budgets.dedup();
-        Curve::new(budgets.into_iter().filter_map(|budget| {
-            let within = sets().map(|(kernel, set)| set.fastest_within(self.limit(kernel, budget)));
-            let time_ms = within.map(|chosen| chosen.map(Configuration::time_ms));
-            Some(Cost { workspace: budget, time_ms: time_ms.sum::<Option<f64>>()? })
-        }))
+        let of_kernel = |(index, (_, set)): (usize, (&Kernel, &DesirableSet))| {
+            let budget = |point: &Configuration| self.budget(index, point.workspace());
+            Curve::new(set.iter().map(|point| Cost { workspace: budget(point), ..point.cost() }))
+        };
+        Curve::sum(&fronts.iter().enumerate().map(of_kernel).collect::<Vec<_>>())
     }
 }
 

@@ -26,14 +26,36 @@ impl Curve {
         curve
     }
 
+    /// The time of all that `curves` tell of, each under the same limit: it begins where the last of them does.
+    pub fn sum(curves: &[Self]) -> Self {
+        let numbered = curves.iter().enumerate();
+        let points =
+            numbered.flat_map(|(curve, Self { points })| points.iter().map(move |point| (curve, point)));
+        let mut points: Vec<(usize, &Cost)> = points.collect();
+        points.sort_by_key(|(_, point)| point.workspace);
+        // Of each curve, under the limit that is reached.
+        let mut times_ms = vec![f64::INFINITY; curves.len()];
+        Self::new(points.chunk_by(|a, b| a.1.workspace == b.1.workspace).filter_map(|reached| {
+            reached.iter().for_each(|&(curve, point)| times_ms[curve] = point.time_ms);
+            let time_ms: f64 = times_ms.iter().sum();
+            time_ms.is_finite().then_some(Cost { workspace: reached[0].1.workspace, time_ms })
+        }))
+    }
+
     /// Where time falls, by rising limit and strictly falling time.
     pub fn points(&self) -> &[Cost] {
         &self.points
     }
 
+    /// The point that holds under `limit`, `None` below the smallest one.
+    #[inline]
+    pub fn within(&self, limit: Bytes) -> Option<&Cost> {
+        self.split(limit).0.last()
+    }
+
     /// Time under `limit`, `None` below the smallest one.
     pub fn time_ms(&self, limit: Bytes) -> Option<f64> {
-        self.split(limit).0.last().map(|point| point.time_ms)
+        self.within(limit).map(|point| point.time_ms)
     }
 
     /// The price of a MiB at `limit`: the most milliseconds that each MiB more could save, if the right number of them
@@ -59,6 +81,7 @@ impl Curve {
     }
 
     /// The points up to `limit` and those beyond.
+    #[inline]
     fn split(&self, limit: Bytes) -> (&[Cost], &[Cost]) {
         self.points.split_at(self.points.partition_point(|point| point.workspace <= limit))
     }

@@ -13,7 +13,10 @@ impl Fronts {
     /// straight line from one to the next.
     pub fn curve(&self, policy: WorkspacePolicy) -> Curve {
         match policy {
-            WorkspacePolicy::Wr | WorkspacePolicy::Ws => self.curve_of_equal_limits(),
+            WorkspacePolicy::Wr | WorkspacePolicy::Ws => {
+                let curves: Vec<Curve> = self.iter().map(|(_, set)| set.curve()).collect();
+                Curve::sum(&curves)
+            }
             WorkspacePolicy::Wd => Curve::new(relaxed_divisions(&self.groups(Bytes::MAX))),
         }
     }
@@ -53,27 +56,5 @@ impl Fronts {
     /// The time in any amount of memory.
     pub fn unlimited_time_ms(&self) -> f64 {
         self.iter().filter_map(|(_, set)| set.last()).map(Configuration::time_ms).sum()
-    }
-
-    /// Every kernel has the same limit: the drops of all kernels in order of the limit.
-    fn curve_of_equal_limits(&self) -> Curve {
-        let (mut drops, mut time_ms) = (Vec::new(), 0.0);
-        for (_, set) in self.iter() {
-            let curve = set.curve();
-            time_ms += curve.points()[0].time_ms;
-            drops.extend(curve.points().windows(2).map(|pair| Cost {
-                workspace: pair[1].workspace,
-                time_ms: pair[0].time_ms - pair[1].time_ms,
-            }));
-        }
-        drops.sort_by_key(|drop| drop.workspace);
-        let Some((start, _)) = self.smallest_limit(WorkspacePolicy::Wr) else { return Curve::default() };
-        let first = Cost { workspace: start, time_ms };
-        let falls = drops.into_iter().map(|drop| {
-            time_ms -= drop.time_ms;
-            // What falls below the smallest feasible limit has fallen when the curve begins.
-            Cost { workspace: drop.workspace.max(start), time_ms }
-        });
-        Curve::new(std::iter::once(first).chain(falls))
     }
 }
