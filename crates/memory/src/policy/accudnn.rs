@@ -8,7 +8,7 @@
 use super::plan::{BelowFloor, Fitting, MemoryPlan};
 use super::{costs::Costs, problem::Problem, trial::Choice};
 use crate::outline::{Outline, Scratch};
-use planner::{ARENA_ALIGNMENT, Bytes};
+use planner::{ARENA_ALIGNMENT, Bytes, Cost, Curve};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -117,7 +117,9 @@ impl Speeds {
                 let before_ms = self.ms(layer, pass, 1.0);
                 let times = if before_ms > 0.0 { self.ms(layer, pass, part) / before_ms } else { 1.0 };
                 costs.fixed_ms *= times;
-                costs.front.iter_mut().for_each(|point| point.time_ms *= times);
+                let points = costs.front.points().iter();
+                costs.front =
+                    Curve::new(points.map(|point| Cost { time_ms: point.time_ms * times, ..*point }));
             }
         }
         costs

@@ -73,8 +73,8 @@ impl<'a> Bound<'a> {
             let (node, pass) = problem.action(at);
             let costs = &problem.costs.nodes[node][pass];
             let worth = 1.0 - price.time(at);
-            let candidates = costs.front.iter().map(|cost| (cost.time_ms, cost.workspace));
-            let candidates = candidates.chain(costs.front.is_empty().then_some((0.0, Bytes::ZERO)));
+            let candidates = costs.front.points().iter().map(|cost| (cost.time_ms, cost.workspace));
+            let candidates = candidates.chain(costs.front.points().is_empty().then_some((0.0, Bytes::ZERO)));
             // No plan has what does not fit beside what is alive in any case.
             let free = self.capacity.saturating_sub(self.base[at]).max(costs.least().0);
             let candidates = candidates.filter(|one| arena_bytes(one.1.0) <= arena_bytes(free));

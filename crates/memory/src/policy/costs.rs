@@ -2,7 +2,7 @@
 
 use crate::action::Action;
 use crate::outline::Outline;
-use planner::{Bytes, Cost};
+use planner::{Bytes, Cost, Curve};
 use serde::{Deserialize, Serialize};
 
 /// How long the actions of an iteration take, measured or estimated.
@@ -29,47 +29,28 @@ pub struct Costs {
 pub struct PassCosts {
     /// Whatever its workspace, in milliseconds.
     pub fixed_ms: f64,
-    /// What its convolution kernels take beside that: the front of workspace and time by rising workspace and falling
-    /// time. Empty for a pass without.
-    pub front: Vec<Cost>,
+    /// What its convolution kernels take beside that, one after the other in one workspace. Empty for a pass without.
+    pub front: Curve,
 }
 
 impl PassCosts {
-    /// A pass whose kernels run one after the other in one workspace: each takes its fastest configuration that fits.
-    /// `fronts` are those of the kernels.
-    pub fn of_kernels(fixed_ms: f64, fronts: &[Vec<Cost>]) -> Self {
-        let least = fronts.iter().filter_map(|front| front.first()).map(|cost| cost.workspace).max();
-        let mut steps: Vec<Bytes> = fronts.iter().flatten().map(|cost| cost.workspace).collect();
-        steps.retain(|&workspace| Some(workspace) >= least);
-        steps.sort_unstable();
-        steps.dedup();
-        let time_ms =
-            |limit| fronts.iter().filter_map(|front| fastest(front, limit)).map(|cost| cost.time_ms).sum();
-        let front = steps.into_iter().map(|workspace| Cost { workspace, time_ms: time_ms(workspace) });
-        Self { fixed_ms, front: front.collect() }
-    }
-
     /// Its time with `workspace`; infinite if that is too little.
     pub fn time_ms(&self, workspace: Bytes) -> f64 {
-        if self.front.is_empty() {
+        if self.front.points().is_empty() {
             return self.fixed_ms;
         }
-        self.fixed_ms + fastest(&self.front, workspace).map_or(f64::INFINITY, |cost| cost.time_ms)
+        self.fixed_ms + self.front.within(workspace).map_or(f64::INFINITY, |cost| cost.time_ms)
     }
 
     /// The fastest of its front within `limit`, or else the least; none without kernels.
     fn within(&self, limit: Bytes) -> Option<&Cost> {
-        fastest(&self.front, limit).or(self.front.first())
+        self.front.within(limit).or(self.front.points().first())
     }
 
     /// The least workspace with which it runs.
     pub fn least(&self) -> Bytes {
-        self.front.first().map(|cost| cost.workspace).unwrap_or_default()
+        self.front.points().first().map(|cost| cost.workspace).unwrap_or_default()
     }
-}
-
-fn fastest(front: &[Cost], limit: Bytes) -> Option<&Cost> {
-    front[..front.partition_point(|cost| cost.workspace <= limit)].last()
 }
 
 impl Costs {
@@ -77,7 +58,7 @@ impl Costs {
     pub(super) fn pass_ms(&self, action: Action, workspace: Bytes) -> f64 {
         let Some((node, pass)) = action.pass() else { return 0.0 };
         let costs = &self.nodes[node][pass];
-        let again = matches!(action, Action::Recompute(_)) && costs.front.is_empty();
+        let again = matches!(action, Action::Recompute(_)) && costs.front.points().is_empty();
         let again_ms = self.again_ms.get(node).filter(|_| again);
         again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
     }

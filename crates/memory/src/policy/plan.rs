@@ -101,7 +101,8 @@ impl<'a> Fitting<'a> {
     /// The actions with kernels, by index, and their nodes and passes.
     fn kernels(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
         let passes = self.schedule.actions.iter().map(|action| action.pass()).enumerate();
-        let counts = move |&(node, pass): &(usize, usize)| !self.costs.nodes[node][pass].front.is_empty();
+        let counts =
+            move |&(node, pass): &(usize, usize)| !self.costs.nodes[node][pass].front.points().is_empty();
         passes.filter_map(move |(at, pass)| Some((at, pass.filter(counts)?)))
     }
 
@@ -191,7 +192,7 @@ impl<'a> Fitting<'a> {
 fn with_workspace(outline: &Outline, costs: &Costs, workspace: &[[Bytes; 2]]) -> Outline {
     let mut outline = outline.clone();
     for ((node, costs), workspace) in outline.nodes.iter_mut().zip(&costs.nodes).zip(workspace) {
-        for pass in (0..2).filter(|&pass| !costs[pass].front.is_empty()) {
+        for pass in (0..2).filter(|&pass| !costs[pass].front.points().is_empty()) {
             node.scratch[pass] = Scratch::Transient(workspace[pass]);
         }
     }

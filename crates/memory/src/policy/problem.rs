@@ -102,7 +102,7 @@ impl<'a> Problem<'a> {
         let diffs = diffs.map(|one| (arena_bytes(one.bytes.0), [one.first, one.last].map(position)));
         let step = |action: Action| {
             let (node, pass) = action.pass().expect("it computes");
-            let has_kernels = !costs.nodes[node][pass].front.is_empty();
+            let has_kernels = !costs.nodes[node][pass].front.points().is_empty();
             let scratch = arena_bytes(outline.nodes[node].scratch[pass].transient().0);
             Step {
                 action,

@@ -3,7 +3,7 @@
 
 use memory::policy::{Costs, PassCosts};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
-use planner::{Bytes, Cost};
+use planner::{Bytes, Cost, Curve};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -99,14 +99,14 @@ impl Net {
         let flops = 2.0 * (self.n * k * h * h * x.1 * r * r) as f64;
         let moved = (self.bytes(x.1, x.2) + self.bytes(k, h)) as f64 / self.device.bytes;
         // As measured fronts are: little without workspace, all of it with about the size of what is read.
-        let kernel = |part: f64| -> Vec<Cost> {
+        let kernel = |part: f64| {
             let best_ms = (flops / self.device.flops).max(moved) * part;
             let steps = [(0.0, 1.35), (0.05, 1.12), (0.3, 1.03), (1.0, 1.0)];
             let cost = |(size, slower): (f64, f64)| Cost {
                 workspace: Bytes((self.bytes(x.1, x.2) as f64 * size) as u64),
                 time_ms: best_ms * slower,
             };
-            steps.map(cost).to_vec()
+            Curve::new(steps.map(cost))
         };
         let backward = if self.outline.values[x.0].needs_diff { 2.0 } else { 1.0 };
         let costs = [
@@ -197,7 +197,7 @@ impl Net {
 
 /// A pass without convolutions.
 fn fixed(fixed_ms: f64) -> PassCosts {
-    PassCosts { fixed_ms, front: Vec::new() }
+    PassCosts { fixed_ms, front: Curve::default() }
 }
 
 /// ResNet with bottlenecks: so many blocks in each stage.

@@ -8,7 +8,7 @@ use crate::{error::NetError, net::Net, spec::LayerKind};
 use cudnn_layers::{AxisExtents, batch_norm::channel_grid};
 use memory::policy::{Costs, PassCosts};
 use memory::{Outline, OutlineNode};
-use planner::{Bytes, Configuration, ConvOp, Cost, Fronts, Kernel, Math, PlanOptions};
+use planner::{Bytes, Configuration, ConvOp, Cost, Curve, Fronts, Kernel, Math, PlanOptions};
 use std::{collections::HashMap, time::Instant};
 use tensor::{Accumulate, ElementType};
 
@@ -84,23 +84,24 @@ impl Planning {
 /// The costs of an iteration of a net of which nothing was measured: its kernels take neither time nor workspace.
 pub fn estimated_costs(net: &Net, rates: Rates) -> Costs {
     let mut costs = costs(&net.outline(true), None, &estimated(net, rates), rates.host);
+    let free = Curve::new([Cost { time_ms: 0.0, workspace: Bytes::ZERO }]);
     let convolutions = net.graph().nodes.iter().zip(&mut costs.nodes);
     for (_, passes) in convolutions.filter(|(node, _)| node.spec.kind.type_name() == "Convolution") {
-        passes.iter_mut().for_each(|pass| pass.front = vec![Cost { time_ms: 0.0, workspace: Bytes::ZERO }]);
+        passes.iter_mut().for_each(|pass| pass.front = free.clone());
     }
     costs
 }
 
 /// The fronts of kernels, if they are known, beside what the rest of each pass takes.
 fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes, host: Bytes) -> Costs {
-    let mut of_node: HashMap<&str, [Vec<Vec<Cost>>; 2]> = HashMap::new();
+    let mut of_node: HashMap<&str, [Vec<Curve>; 2]> = HashMap::new();
     for (kernel, set) in fronts.into_iter().flat_map(Fronts::iter) {
         let pass = usize::from(kernel.id.op != ConvOp::Forward);
-        of_node.entry(&kernel.name).or_default()[pass].push(set.iter().map(Configuration::cost).collect());
+        of_node.entry(&kernel.name).or_default()[pass].push(set.curve());
     }
     let node = |(node, rest_ms): (&OutlineNode, &[f64; 3])| {
         let fronts = of_node.remove(node.name.as_str()).unwrap_or_default();
-        [0, 1].map(|pass| PassCosts::of_kernels(rest_ms[pass], &fronts[pass]))
+        [0, 1].map(|pass| PassCosts { fixed_ms: rest_ms[pass], front: Curve::sum(&fronts[pass]) })
     };
     // Copies that run one after the other beside computation do not keep up the best rate, and what waits for the end
     // of one waits for all delays before it.

@@ -10,7 +10,7 @@ use crate::testing::{Forced, Running, build_on, own_gpu, plan_options};
 use cudnn_layers::update::Rule;
 use memory::policy::{Costs, MemoryPolicy};
 use memory::{Action, ArenaLayout, Buffer, Outline, Place, Schedule};
-use planner::{BatchSizePolicy, Bytes, WorkspacePolicy};
+use planner::{BatchSizePolicy, Bytes, Cost, Curve, WorkspacePolicy};
 use std::{collections::HashMap, env, fs};
 use tensor::{Accumulate, Arena, Cpu, Device, cuda::CudaError};
 
@@ -352,7 +352,8 @@ fn costs(net: &Net, outline: &Outline, copies: f64) -> Costs {
     let mut costs = estimated_costs(net, Rates { memory: 1.0, copies, ..Rates::CPU });
     for (node, passes) in outline.nodes.iter().zip(&mut costs.nodes) {
         for (scratch, pass) in node.scratch.iter().zip(passes) {
-            pass.front.iter_mut().for_each(|kernel| kernel.workspace = scratch.bytes());
+            let points = pass.front.points().iter();
+            pass.front = Curve::new(points.map(|kernel| Cost { workspace: scratch.bytes(), ..*kernel }));
         }
     }
     costs
