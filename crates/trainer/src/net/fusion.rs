@@ -66,8 +66,9 @@ fn norm_of_sum(layers: &[LayerSpec], index: usize) -> Option<usize> {
     let is_norm = |norm: &usize| {
         let LayerSpec { kind: LayerKind::BatchNorm(_), bottoms, .. } = &layers[*norm] else { return false };
         // Whoever writes its bottom once more could do so before the sum; and a layer reads no blob twice.
-        let writers = layers.iter().filter(|layer| layer.tops.contains(&bottoms[0])).count();
-        bottoms.len() == 1 && writers == 1 && !sum.bottoms.contains(&bottoms[0])
+        let [bottom] = &bottoms[..] else { return false };
+        layers.iter().filter(|layer| layer.tops.contains(bottom)).count() == 1
+            && !sum.bottoms.contains(bottom)
     };
     norms.filter(is_norm).max()
 }
