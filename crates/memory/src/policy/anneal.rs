@@ -50,7 +50,7 @@ impl<'a> Annealing<'a> {
         }
     }
 
-    /// Goes on with another capacity: what was best for the last one is known. Returns the least time that is.
+    /// Goes on with another capacity, from what was best for the last one, whose least time (or a large one) it returns.
     pub(super) fn go_on(&mut self, capacity: u64) -> f64 {
         let last_ms = self.fits.first().map_or(2.0 * self.problem.unlimited_ms, |(ms, _)| *ms);
         (self.capacity, self.price) = (capacity, 4.0 * last_ms / capacity as f64);

@@ -103,8 +103,6 @@ fn costs(outline: &Outline, fronts: Option<&Fronts>, times: &LayerTimes, host: B
         let fronts = of_node.remove(node.name.as_str()).unwrap_or_default();
         [0, 1].map(|pass| PassCosts { fixed_ms: rest_ms[pass], front: Curve::sum(&fronts[pass]) })
     };
-    // Copies that run one after the other beside computation do not keep up the best rate, and what waits for the end
-    // of one waits for all delays before it.
     let bytes_per_ms = times.copied.map(|rate| rate * SUSTAINED);
     let nodes = outline.nodes.iter().zip(&times.passes).map(node).collect();
     let again_ms = times.passes.iter().map(|pass_ms| pass_ms[2]).collect();
