@@ -144,6 +144,16 @@ pub(crate) fn planned(
         let planned = measure(call, signature.clone(), ceiling, own).map(Arc::new);
         let planned =
             planned.inspect_err(|reason| warn(&format!("a convolution was passed through: {reason}")));
+        // A caller may still hold what was planned for less workspace, and was promised.
+        let before = lock(&KNOWN).get(signature).and_then(|known| known.clone().ok());
+        let planned = match (planned, before) {
+            (Ok(plan), Some(before)) => {
+                plan.promised.store(before.promised.load(Relaxed), Relaxed);
+                Ok(plan)
+            }
+            (Err(_), Some(before)) => Ok(before),
+            (planned, None) => planned,
+        };
         lock(&KNOWN).insert(signature.clone(), planned.clone());
         planned
     };
