@@ -59,8 +59,7 @@ fn trust(cpu: &Cpu, larc: Larc, rate: f32, scale: f32, param: &mut ParamUpdate<'
 #[rustfmt::skip]
 fn update(cpu: &Cpu, rule: &Rule, rates: &StepRates, scale: f32, param: &mut ParamUpdate<'_>) {
     let &Rule { method, momentum: m, momentum2: m2, .. } = rule;
-    let trust = rule.larc.map_or(1.0, |larc| trust(cpu, larc, rates.rate, scale, param));
-    let a = rates.rate * param.lr_mult * trust;
+    let a = rates.rate * rule.larc.map_or(param.lr_mult, |larc| trust(cpu, larc, rates.rate, scale, param));
     let (ac, delta, shrink) = (a * rates.correction, rates.delta, 1.0 - a * param.decay);
     let decay = if method == Method::AdamW { 0.0 } else { param.decay };
     let slope = Slope { scale, decay, is_sign: rule.regularization == Regularization::L1 };

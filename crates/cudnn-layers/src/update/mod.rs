@@ -3,7 +3,7 @@
 //! ```text
 //! scale = factor / mini_batches             (factor: what brings the L2 norm of all gradients down to `clip`)
 //! g = scale * dw + decay * w                (L2; for L1 + decay * sign(w); AdamW: scale * dw)
-//! a = rate * lr_mult                        (LARC: times a factor of the parameter's own)
+//! a = rate * lr_mult                        (LARC: a factor of the parameter's own instead of lr_mult)
 //!
 //! SGD        h = momentum * h + a * g                                       w -= h
 //! Nesterov   h' = momentum * h + a * g                                      w -= (1 + momentum) h' - momentum * h

@@ -142,8 +142,8 @@ fn five_updates(rule: &Rule, dw: &[f32], w: &[f32]) -> Vec<f64> {
     for t in 1..=5 {
         let scale = f64::from(t) / rule.mini_batches as f64;
         let norm = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>().sqrt();
-        let rate = f64::from(RATE * 0.5)
-            * rule.larc.map_or(1.0, |Larc { eta, clips }| {
+        let rate = f64::from(RATE)
+            * rule.larc.map_or(0.5, |Larc { eta, clips }| {
                 let ratio = f64::from(eta) * norm(&w) / (norm(&wide(dw)) * scale);
                 if clips { (ratio / f64::from(RATE)).min(1.0) } else { ratio }
             });

@@ -171,8 +171,7 @@ template <class Method>
 __device__ __forceinline__ void update(const Table& table, const StepRates& rates, const StepState& state) {
     if (state.refused != 0) return;
     const Parameter& parameter = table.at[table.find(blockIdx.x)];
-    float trusted = table.eta != 0 ? trust(table, parameter, rates.rate, state.scale) : 1;
-    float a = rates.rate * parameter.lr_mult * trusted;
+    float a = rates.rate * (table.eta != 0 ? trust(table, parameter, rates.rate, state.scale) : parameter.lr_mult);
     float shrink = Method::SHRINKS ? 1 - a * parameter.decay : 1, decay = Method::SHRINKS ? 0 : parameter.decay;
     Factors factors{a,           a * rates.correction, table.momentum, table.momentum2, rates.delta,
                     state.scale, decay,                shrink,         table.sign_decays != 0};
