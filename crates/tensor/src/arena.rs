@@ -109,7 +109,7 @@ impl Arena {
     /// # Panics
     /// If the span lies outside the arena.
     pub fn view(&self, span: Span) -> View<'_> {
-        assert!(span.end() <= self.len(), "{span:?} lies outside {} bytes", self.len());
+        check(&[span], &[], self.len()).expect("a span of the arena");
         let base = match &self.0 {
             Memory::Host(blocks) => Address::Host(blocks.as_ptr().cast_mut().cast()),
             Memory::Device(memory) => memory.address(),

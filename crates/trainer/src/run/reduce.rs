@@ -2,7 +2,7 @@
 
 use crate::{error::NetError, group::Group, net::layout::ParamSpans};
 use cudnn_layers::update::{self, StepState};
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 use tensor::cuda::{Communicator, Cuda, CudaError, Event, Stream};
 use tensor::{Arena, Device, Format, Span};
 
@@ -23,6 +23,8 @@ struct Nccl {
     /// Where what is to be added up next is ready, and where all sums are there.
     ready: Event,
     done: Event,
+    /// Whether all ranks have come as far as the first sum. It connects them, and nobody is freed from waiting for that.
+    have_met: Cell<bool>,
 }
 
 impl Reduction {
@@ -48,6 +50,9 @@ impl Reduction {
         let end = spans.next_back().unwrap_or(first).end();
         let mut gradients = arena.view_mut(Span { len: end - first.offset, ..first });
         let Some(nccl) = &self.nccl else { return Ok(self.group.sum(gradients.host::<f32>())?) };
+        if !nccl.have_met.replace(true) {
+            self.group.sum(&mut [0.0f64])?;
+        }
         nccl.begin()?;
         // SAFETY: the sum begins after the last work that writes these gradients, and all that uses them again is
         // launched after `finish`, which has it wait for the sums.
@@ -88,7 +93,8 @@ impl Nccl {
         let of_others = Arc::downgrade(&communicator);
         group.on_failure(move || of_others.upgrade().iter().for_each(|communicator| communicator.abort()));
         let (compute, stream) = (cuda.stream().clone(), cuda.new_stream()?);
-        Ok(Self { communicator, ready: compute.event()?, done: stream.event()?, compute, stream })
+        let (ready, done) = (compute.event()?, stream.event()?);
+        Ok(Self { communicator, compute, stream, ready, done, have_met: Cell::new(false) })
     }
 
     /// The next sum begins after what is computed now.
