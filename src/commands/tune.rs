@@ -6,7 +6,6 @@ use super::setup::{Request, Session};
 use super::{batch::BatchSearch, budget::Goal, draw::plot, time::timed};
 use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};
 use crate::{Console, Error, report::Header};
-use memory::ArenaLayout;
 use memory::policy::{self, Costs, MemoryPolicy, Speeds, TimedSize};
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
@@ -71,9 +70,8 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);
-    let within = budget.saturating_sub(ArenaLayout::base(std::slice::from_ref(&outline)));
     let tuned =
-        policy::tune((&outline, base as u32), (&layers, &speeds), &costs, within).ok_or_else(|| {
+        policy::tune((&outline, base as u32), (&layers, &speeds), &costs, budget).ok_or_else(|| {
             Error::Refused(format!(
                 "in {budget} no mini-batch trains without waiting for copies, as far as the model knows"
             ))

@@ -288,7 +288,9 @@ impl Outline {
         let mut left: u64 = self.params.iter().map(size).sum();
         let (mut end, mut bytes, mut complete) = (self.params.len(), 0, self.nodes.len());
         for (param, &node) in last_node.iter().enumerate().rev() {
-            if bytes >= left.clamp(*UPDATED.start(), *UPDATED.end()) && node < complete {
+            // What no loss reaches has no gradient to wait for.
+            let is_due = node < complete && complete < after.len();
+            if is_due && bytes >= left.clamp(*UPDATED.start(), *UPDATED.end()) {
                 after[complete] = Some(Action::Update(param + 1, end));
                 (end, bytes) = (param + 1, 0);
             }

@@ -7,6 +7,7 @@
 
 use super::plan::{BelowFloor, Fitting, MemoryPlan};
 use super::{costs::Costs, problem::Problem, trial::Choice};
+use crate::layout::ArenaLayout;
 use crate::outline::{Outline, Scratch};
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, Curve};
 use serde::{Deserialize, Serialize};
@@ -172,8 +173,8 @@ pub struct Tuned {
     pub samples_per_s: f64,
 }
 
-/// Algorithm 2: the largest mini-batch within `budget` bytes at which swapping stalls nothing. `outline` and `layers`
-/// are those of mini-batch `base`, as are `costs`. `None` if not even one sample trains so.
+/// Algorithm 2: the largest mini-batch within `budget` bytes, of all that a run takes, at which swapping stalls nothing.
+/// `outline` and `layers` are those of mini-batch `base`, as are `costs`. `None` if not even one sample trains so.
 pub fn tune(
     (outline, base): (&Outline, u32),
     (layers, speeds): (&[LayerWork], &Speeds),
@@ -182,7 +183,9 @@ pub fn tune(
 ) -> Option<Tuned> {
     let tuned = |mini_batch: u32| {
         let costs = speeds.costs(layers, f64::from(mini_batch) / f64::from(base), costs);
-        let plan = accudnn(&outline.scaled(mini_batch, base), &costs, budget).ok()?;
+        let outline = outline.scaled(mini_batch, base);
+        let beside = ArenaLayout::base(std::slice::from_ref(&outline));
+        let plan = accudnn(&outline, &costs, budget.saturating_sub(beside)).ok()?;
         let stalls = plan.timeline.stall_ms > 1e-3 * plan.planned_ms();
         let samples_per_s = 1e3 * f64::from(mini_batch) / plan.planned_ms();
         (!stalls).then_some(Tuned { mini_batch, plan, samples_per_s })
@@ -223,6 +226,7 @@ impl Outline {
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
         };
         let mut outline = self.clone();
+        outline.staged = scale(outline.staged);
         outline.values.iter_mut().for_each(|value| value.bytes = scale(value.bytes));
         for node in &mut outline.nodes {
             node.saved = scale(node.saved);

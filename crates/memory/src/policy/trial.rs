@@ -51,8 +51,10 @@ impl Trial {
         let mut before: Vec<[Vec<Action>; 3]> = vec![Default::default(); self.steps.len() + 1];
         let mut out: Vec<usize> = self.away.iter().map(|&(index, _)| index).collect();
         out.sort_by_key(|&index| (problem.tensors[index].used, index));
+        // Data are all brought first.
+        let sources = problem.forward.iter().filter(|&&node| problem.outline.is_source(node)).count();
         for tensor in out.into_iter().map(|index| &problem.tensors[index]) {
-            before[tensor.changed + 1][0].push(Action::Offload(tensor.buffer));
+            before[sources.max(tensor.changed + 1)][0].push(Action::Offload(tensor.buffer));
         }
         for &(index, [gone, come]) in &self.away {
             let tensor = &problem.tensors[index];
