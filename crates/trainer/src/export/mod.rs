@@ -33,7 +33,10 @@ pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, Ne
         let statistics = running_means(node, values);
         for (blob, (&param, name)) in node.params.iter().zip(names).enumerate() {
             let Some(name) = name else { continue };
-            let shape = graph.params[param].declaration.shape.dims().to_vec();
+            let mut shape = graph.params[param].declaration.shape.dims().to_vec();
+            if shape.is_empty() {
+                shape.push(1); // the one slope of a PReLU is a vector there
+            }
             let values = match &statistics {
                 Some(statistics) if blob < 2 => statistics[blob].clone(),
                 _ if blob == 0 && reads_blue_first(graph, node) => {
@@ -65,7 +68,7 @@ fn is_measure(node: &Node) -> bool {
 
 /// Whether a layer leaves a blob as it is, in a test.
 fn is_copy(node: &Node) -> bool {
-    matches!(node.spec.kind, LayerKind::Dropout(_) | LayerKind::Split)
+    matches!(node.spec.kind, LayerKind::Dropout(_) | LayerKind::Split | LayerKind::Objective)
 }
 
 /// The values that go in: tops of the layers that bring data, as far as others than losses read them.

@@ -5,6 +5,7 @@ use crate::net::graph::{Graph, Node};
 use crate::spec::{Combination, LayerKind, PoolingMethod, PoolingParams, Region};
 use crate::{Net, NetError, protobuf::Writer};
 use Attribute::{Float, Int, Ints};
+use std::collections::HashSet;
 use tensor::{PoolGeometry, TensorType};
 
 /// The format, and the set of operators in it.
@@ -56,9 +57,9 @@ struct Model<'a> {
     /// What every value is called.
     names: Vec<String>,
     nodes: Vec<Writer>,
-    /// Constants, and which parameters are among them.
+    /// Constants, and which parameters with so many ones behind their shapes are among them.
     constants: Vec<Writer>,
-    known: Vec<bool>,
+    known: HashSet<(usize, usize)>,
 }
 
 impl<'a> Model<'a> {
@@ -70,7 +71,7 @@ impl<'a> Model<'a> {
         });
         let names = names.collect();
         let (nodes, constants) = (Vec::new(), Vec::new());
-        Self { graph, values, names, nodes, constants, known: vec![false; values.len()] }
+        Self { graph, values, names, nodes, constants, known: HashSet::new() }
     }
 
     fn shape(&self, value: usize) -> &'a TensorType {
@@ -161,14 +162,15 @@ impl<'a> Model<'a> {
 
     /// The names of parameters, which become constants, with so many ones behind their shapes.
     fn parameters(&mut self, params: &[usize], ones: usize) -> Vec<String> {
-        for &param in params {
-            if !std::mem::replace(&mut self.known[param], true) {
+        let named = |&param: &usize| {
+            let name = self.graph.params[param].name.clone() + &"/1".repeat(ones);
+            if self.known.insert((param, ones)) {
                 let shape = [self.param(param).dims(), &vec![1; ones]].concat();
-                let name = &self.graph.params[param].name;
-                self.constant(name, &shape, FLOAT, bytemuck::cast_slice(&self.values[param]));
+                self.constant(&name, &shape, FLOAT, bytemuck::cast_slice(&self.values[param]));
             }
-        }
-        params.iter().map(|&param| self.graph.params[param].name.clone()).collect()
+            name
+        };
+        params.iter().map(named).collect()
     }
 
     fn constant(&mut self, name: &str, shape: &[usize], element: i64, bytes: &[u8]) {

@@ -229,6 +229,23 @@ fn rectifiers_and_their_like_have_operators_of_their_own() {
     assert_eq!((alpha.text(1).as_str(), alpha.bytes[&2].concat()), ("alpha", 0.5_f32.to_le_bytes().to_vec()));
 }
 
+/// A slope for each channel, of images and behind the classifier.
+#[test]
+fn what_layers_share_has_the_shape_that_each_wants() {
+    let shared = "param { name: 'w' }";
+    let classifier =
+        layer("InnerProduct", "ip", &["a"], "inner_product_param { num_output: 4 bias_term: false }");
+    let chain =
+        [INPUT, &layer("PReLU", "a", &["data"], shared), &classifier, &layer("PReLU", "b", &["ip"], shared)];
+    let (model, _) = export(&parse(&chain.concat())).unwrap();
+    let graph = &model.messages(7)[0];
+    let constants: BTreeMap<String, Vec<u64>> =
+        graph.messages(5).iter().map(|tensor| (tensor.text(8), tensor.list(1))).collect();
+    let slopes = operators(graph).into_iter().filter(|(operator, ..)| operator == "PRelu");
+    let shapes: Vec<&Vec<u64>> = slopes.map(|(_, inputs, _)| &constants[&inputs[1]]).collect();
+    assert_eq!(shapes, [&vec![4, 1, 1], &vec![4]]);
+}
+
 /// Every net that we have, in the phase TEST.
 #[test]
 fn all_models_have_counterparts() {
