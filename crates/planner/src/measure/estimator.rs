@@ -27,7 +27,11 @@ type Series = BTreeMap<Algorithm, Vec<Measurement>>;
 
 /// Stands in for the device of a recorded table. What was measured it gives as it was; the rest it estimates.
 #[derive(Clone, Debug)]
-pub struct Estimator(BTreeMap<KernelId, Series>);
+pub struct Estimator {
+    known: BTreeMap<KernelId, Series>,
+    /// The fastest of all calls that were measured: none takes less, however little work it is.
+    least_ms: f64,
+}
 
 /// How far estimates are from what was measured, as factors of at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,12 +54,14 @@ impl Estimator {
             let series = known.entry(*id).or_default();
             rows.iter().for_each(|row| series.entry(row.algorithm.clone()).or_default().push(row.clone()));
         }
-        Self(known)
+        let times = known.values().flat_map(BTreeMap::values).flatten().map(|row| row.time_ms);
+        let least_ms = times.fold(f64::INFINITY, f64::min);
+        Self { known, least_ms }
     }
 
     /// Every algorithm of `kernel` on so many samples, from the nearest of the recorded kernels that `may` be used.
     fn estimate(&self, kernel: &KernelId, samples: u32, may: impl Fn(&KernelId) -> bool) -> Vec<Measurement> {
-        let usable = self.0.iter().filter(|(id, _)| may(id));
+        let usable = self.known.iter().filter(|(id, _)| may(id));
         let mut near: Vec<_> =
             usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series))).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -67,7 +73,9 @@ impl Estimator {
                     && (!is_of_one_filter(algorithm) || filter(shape) == filter(&kernel.shape));
                 if applies && !rows.contains_key(algorithm) {
                     let scaled = scaled(measured, shape, &kernel.shape, samples);
-                    rows.extend(scaled.map(|row| (algorithm, row)));
+                    let row =
+                        scaled.map(|row| Measurement { time_ms: row.time_ms.max(self.least_ms), ..row });
+                    rows.extend(row.map(|row| (algorithm, row)));
                 }
             }
         }
@@ -79,7 +87,7 @@ impl Estimator {
     pub fn error(&self, like: &KernelId) -> Option<EstimateError> {
         let (mut times, mut workspaces) = (Vec::new(), Vec::new());
         let form = |id: &KernelId| (id.dtype, id.math, id.layout);
-        for (id, series) in self.0.iter().filter(|(id, _)| form(id) == form(like)) {
+        for (id, series) in self.known.iter().filter(|(id, _)| form(id) == form(like)) {
             let rows = series.values().flatten();
             let largest = rows.clone().map(|row| row.micro_batch).max().unwrap_or(0);
             for size in BatchSizePolicy::PowerOfTwo.sizes(largest) {
@@ -103,7 +111,7 @@ impl Estimator {
 impl Profiler for Estimator {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         let Request { kernel, micro_batch, .. } = request;
-        let sizes = self.0.values().flat_map(BTreeMap::values).flatten();
+        let sizes = self.known.values().flat_map(BTreeMap::values).flatten();
         let largest = sizes.map(|row| row.micro_batch).max().unwrap_or(0);
         if *micro_batch > largest.saturating_mul(FARTHEST) {
             return Err(format!("what was recorded has only up to {largest} samples").into());
