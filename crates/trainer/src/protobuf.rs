@@ -39,7 +39,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Shape and data of Caffe's `BlobProto`: its fields 1 to 4 are num, channels, height, width (the old form), 7 is shape
-/// { 1 dim }, 5 data. Whether the two fit together is not looked at.
+/// { 1 dim }, 5 data, 8 data in double precision. Whether shape and data fit together is not looked at.
 pub(crate) fn blob(message: &[u8]) -> Option<(Vec<usize>, Vec<f32>)> {
     let (mut shape, mut values) = (Vec::new(), Vec::new());
     for field in fields(message) {
@@ -51,6 +51,11 @@ pub(crate) fn blob(message: &[u8]) -> Option<(Vec<usize>, Vec<f32>)> {
             (5, Value::Bytes(packed)) => {
                 let (floats, rest) = packed.as_chunks();
                 values.extend(floats.iter().map(|&float| f32::from_le_bytes(float)));
+                rest.is_empty().then_some(())?;
+            }
+            (8, Value::Bytes(packed)) => {
+                let (doubles, rest) = packed.as_chunks();
+                values.extend(doubles.iter().map(|&double| f64::from_le_bytes(double) as f32));
                 rest.is_empty().then_some(())?;
             }
             (7, Value::Bytes(message)) => shape = dims(message)?,

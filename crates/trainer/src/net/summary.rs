@@ -8,7 +8,8 @@ use tensor::TensorType;
 impl Net {
     /// The shape of what the net is fed, (samples, ...).
     pub fn input(&self) -> Option<&TensorType> {
-        let source = self.graph.nodes.iter().find(|node| node.bottoms.is_empty())?;
+        let mut sources = self.graph.nodes.iter().filter(|node| node.bottoms.is_empty());
+        let source = sources.clone().find(|node| node.spec.kind.reads_data()).or_else(|| sources.next())?;
         source.tops.first().map(|&top| &self.graph.values[top].shape)
     }
 

@@ -133,6 +133,11 @@ impl LayerKind {
         }
     }
 
+    /// Whether it reads a data set.
+    pub fn reads_data(&self) -> bool {
+        matches!(self, Self::Data(_) | Self::ImageData(_))
+    }
+
     /// Channels of its top, of a layer with weights that decides that.
     pub fn outputs(&self) -> Option<usize> {
         match self {

@@ -76,14 +76,21 @@ impl NetSpec {
         None
     }
 
-    /// Samples per iteration, as the first layer that brings data says.
+    /// Samples per iteration, as the first layer that reads a data set says, or else the first that brings data.
     pub fn mini_batch(&self) -> Option<usize> {
-        self.layers.iter().find_map(|layer| layer.kind.mini_batch())
+        let first = |reads: bool| {
+            let mut layers = self.layers.iter().map(|layer| &layer.kind);
+            layers.find_map(|kind| kind.mini_batch().filter(|_| kind.reads_data() || !reads))
+        };
+        first(true).or_else(|| first(false))
     }
 
-    /// Makes it `samples`, at least 1, per iteration in every layer that brings data.
+    /// Makes it `samples`, at least 1, per iteration in every layer that reads a data set or brings as many data.
     pub fn set_mini_batch(&mut self, samples: usize) {
-        self.layers.iter_mut().for_each(|layer| layer.kind.set_mini_batch(samples));
+        let before = self.mini_batch();
+        let kinds = self.layers.iter_mut().map(|layer| &mut layer.kind);
+        let kinds = kinds.filter(|kind| kind.reads_data() || kind.mini_batch() == before);
+        kinds.for_each(|kind| kind.set_mini_batch(samples));
     }
 }
 

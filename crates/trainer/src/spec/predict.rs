@@ -3,9 +3,6 @@
 use super::{ImageDataParams, LayerKind, LayerSpec, NetSpec, SoftmaxParams, TransformParams};
 use std::path::{Path, PathBuf};
 
-/// The blob of probabilities that [`NetSpec::predicting`] makes of a loss.
-const PROBABILITIES: &str = "probabilities";
-
 impl NetSpec {
     /// The net, of one phase, fed with the files `images`, `mini_batch` at once, transformed as its data; and the blob
     /// of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing.
@@ -52,7 +49,8 @@ impl NetSpec {
             if let LayerKind::SoftmaxWithLoss(loss) = &layer.kind {
                 layer.kind = LayerKind::Softmax(SoftmaxParams { axis: loss.axis });
                 layer.bottoms.truncate(1);
-                (layer.tops, layer.loss_weights) = (vec![PROBABILITIES.to_owned()], Vec::new());
+                layer.tops.truncate(1);
+                layer.loss_weights.clear();
             }
         }
         let is_scores = |layer: &&LayerSpec| matches!(layer.kind, LayerKind::Softmax(_));

@@ -179,15 +179,24 @@ fn the_notation_of_2014() {
 
 #[test]
 fn the_mini_batch_can_be_changed() {
-    let mut spec = net("layer { name: 'i' type: 'Input' top: 'x' top: 'l' input_param {
-          shape { dim: 8 dim: 3 } shape { dim: 8 } } }
-        layer { name: 'd' type: 'Data' top: 'z' data_param { source: 's' batch_size: 2 } }");
+    let input = "layer { name: 'i' type: 'Input' top: 'x' top: 'l' input_param {
+          shape { dim: 8 dim: 3 } shape { dim: 8 } } }";
+    let mut spec = net(input);
     assert_eq!(spec.mini_batch(), Some(8));
     spec.set_mini_batch(5);
-    let batches: Vec<_> = spec.layers.iter().map(|layer| layer.kind.mini_batch()).collect();
-    assert_eq!(batches, [Some(5), Some(5)]);
+    assert_eq!(spec.mini_batch(), Some(5));
     let LayerKind::Input(input) = &spec.layers[0].kind else { panic!() };
     assert_eq!(input.shapes, [vec![5, 3], vec![5]]);
+    // Data sets say how large it is, and what is as large goes with them.
+    let dummy = |size| {
+        format!("layer {{ type: 'DummyData' top: 'd' dummy_data_param {{ shape {{ dim: {size} }} }} }}\n")
+    };
+    let data = "layer { type: 'Data' top: 'z' data_param { source: 's' batch_size: 2 } }\n";
+    let mut spec = net(&[&dummy(3), data, &dummy(2)].concat());
+    assert_eq!(spec.mini_batch(), Some(2));
+    spec.set_mini_batch(5);
+    let batches: Vec<_> = spec.layers.iter().map(|layer| layer.kind.mini_batch()).collect();
+    assert_eq!(batches, [Some(3), Some(5), Some(5)]);
 }
 
 #[test]
@@ -218,11 +227,12 @@ fn a_net_predicts_images_as_its_data_are() {
     let predicting = |data: &str| {
         let text = format!(
             "layer {{ name: 'data' top: 'x' top: 'label' {data} }}
+  layer {{ name: 'side' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'label' top: 'aside' loss_weight: 0.3 }}
   layer {{ name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'label' }}"
         );
         let (spec, scores) = net(&text).predicting(&["a.png".into()], 4, |_| Ok([3, 32, 32])).unwrap();
         let LayerKind::ImageData(images) = &spec.layers[0].kind else { panic!("{spec:?}") };
-        assert_eq!((images.batch_size, images.is_color, scores.as_str()), (4, true, "probabilities"));
+        assert_eq!((images.batch_size, images.is_color, scores.as_str()), (4, true, "loss"));
         assert_eq!(images.new_size, images.transform.new_size);
         (images.transform.is_rgb, images.transform.new_size)
     };
