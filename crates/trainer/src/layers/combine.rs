@@ -166,6 +166,10 @@ pub(super) struct Split {
 }
 
 impl Layer for Split {
+    fn reads(&self, _: usize, shape: &TensorType, _: Format) -> Format {
+        shape.format()
+    }
+
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let tops = vec![bottoms[0].clone(); self.tops];
         Ok(Declaration { tops, gradients: vec![true], ..Declaration::default() })

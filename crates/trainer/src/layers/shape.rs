@@ -56,8 +56,8 @@ fn reshaped(params: &ReshapeParams, x: &TensorType) -> Result<TensorType, String
 }
 
 impl Layer for Reshape {
-    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
-        format.in_order(AxisOrder::Nchw)
+    fn reads(&self, _: usize, shape: &TensorType, _: Format) -> Format {
+        shape.format().in_order(AxisOrder::Nchw)
     }
 
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {

@@ -219,15 +219,15 @@ struct Builder<'a> {
     nodes: HashMap<&'a str, usize>,
     /// The value that a blob's name stands for at this point of the file.
     current: HashMap<&'a str, ValueId>,
-    /// Every parameter, by its name, and whether it is shared under that.
-    params: HashMap<String, (usize, bool)>,
+    /// The parameters that layers may share, by the names for that.
+    shared: HashMap<String, usize>,
 }
 
 impl<'a> Builder<'a> {
     fn new(spec: &'a NetSpec, format: Format) -> Self {
         let (graph, nodes, current) = (Graph::default(), HashMap::new(), HashMap::new());
-        let (layers, converted, params) = (Vec::new(), HashMap::new(), HashMap::new());
-        Self { spec, format, graph, layers, converted, nodes, current, params }
+        let (layers, converted, shared) = (Vec::new(), HashMap::new(), HashMap::new());
+        Self { spec, format, graph, layers, converted, nodes, current, shared }
     }
 
     fn add(&mut self, spec: &'a LayerSpec, mut layer: Role) -> Result<(), NetError> {
@@ -241,7 +241,10 @@ impl<'a> Builder<'a> {
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
         for (index, bottom) in bottoms.iter_mut().enumerate() {
             let shape = &self.graph.values[*bottom].shape;
-            let wanted = layer.layer().reads(index, shape, self.format);
+            // Such as labels, of which BF16 has no more than the first 256.
+            let is_vector = shape.rank() == 1 && shape.format() == Format::F32;
+            let format = if is_vector { Format::F32 } else { self.format };
+            let wanted = layer.layer().reads(index, shape, format);
             let blocks =
                 layer.convolution().filter(|_| self.is_data(*bottom)).and_then(|c| c.read_blocks(shape));
             *bottom = self.converted(spec, *bottom, (wanted, blocks))?;
@@ -369,6 +372,11 @@ impl<'a> Builder<'a> {
     }
 
     fn params(&mut self, spec: &LayerSpec, declared: &[ParamDeclaration]) -> Result<Vec<usize>, NetError> {
+        if spec.params.len() > declared.len() {
+            let message =
+                format!("param is given {} times for {} parameters", spec.params.len(), declared.len());
+            return Err(NetError::layer(spec, message));
+        }
         let mut params = Vec::with_capacity(declared.len());
         for (index, declaration) in declared.iter().enumerate() {
             let param = self.param(spec, index, declaration)?;
@@ -383,23 +391,25 @@ impl<'a> Builder<'a> {
 
     fn param(&mut self, spec: &LayerSpec, at: usize, declared: &ParamDeclaration) -> Result<usize, NetError> {
         let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(at);
-        let is_shared = shared.is_some();
-        let name = shared.unwrap_or_else(|| format!("{}.{at}", spec.name));
-        let known = self.params.get(&name);
-        if let (Some(&(param, true)), true) = (known, is_shared) {
-            let (owner, own) = (&self.graph.params[param].declaration.shape, &declared.shape);
-            if owner != own {
-                let message = format!("it shares parameter '{name}' of shape {owner}, but needs {own}");
-                return Err(NetError::layer(spec, message));
-            }
-            return Ok(param);
+        if let Some((shared, &param)) = shared.as_ref().and_then(|name| self.shared.get_key_value(name)) {
+            let owner = &self.graph.params[param];
+            let (shape, own) = (&owner.declaration.shape, &declared.shape);
+            let differs = |own: f32, owner: f32| own != 1.0 && own != owner;
+            let message = if shape != own {
+                format!("it shares parameter '{shared}' of shape {shape}, but needs {own}")
+            } else if differs(lr_mult, owner.lr_mult) || differs(decay_mult, owner.decay_mult) {
+                format!(
+                    "it shares parameter '{shared}', for which the first layer says another lr_mult or decay_mult"
+                )
+            } else {
+                return Ok(param);
+            };
+            return Err(NetError::layer(spec, message));
         }
         check_size(spec, &format!("parameter {at}"), &declared.shape)?;
-        if known.is_some() {
-            return Err(NetError::layer(spec, format!("another parameter is named '{name}' already")));
-        }
         let (id, declaration) = (self.graph.params.len(), declared.clone());
-        self.params.insert(name.clone(), (id, is_shared));
+        self.shared.extend(shared.map(|name| (name, id)));
+        let name = format!("{}.{at}", spec.name);
         let trained = declared.learned && lr_mult != 0.0;
         self.graph.params.push(Param { name, declaration, lr_mult, decay_mult, trained });
         Ok(id)

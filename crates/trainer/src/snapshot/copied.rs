@@ -144,11 +144,11 @@ fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'
 /// What the parameters of `node` are called in a file, if it has any of them, and whether that is PyTorch's way.
 fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<(bool, Vec<Option<String>>)> {
     let ours = node.params.iter().map(|&param| Some(graph.params[param].name.clone()));
-    // What one name shares stands under each of its layers in a caffemodel.
+    // What layers share stands under each of them in a caffemodel, and in our files under the first.
     let of_caffe = (0..node.params.len()).map(|blob| Some(format!("{}.{blob}", node.spec.name)));
     let namings: [(bool, Vec<Option<String>>); 5] = [
-        (false, ours.collect()),
         (false, of_caffe.collect()),
+        (false, ours.collect()),
         (true, fields(node, &module.own)),
         (true, fields(node, &of_old_densenet(&module.own))),
         (true, fields(node, &module.place)),

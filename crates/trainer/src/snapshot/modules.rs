@@ -29,7 +29,8 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
         let norm = norm_of(graph, node);
         let own = || Module { own: node.spec.name.clone(), place: format!("{part}.{count}") };
         let module = norm.map_or_else(own, |norm| modules[norm].clone());
-        count += usize::from(norm.is_none() && is_counted(&node.spec.kind));
+        let pool = usize::from(node.spec.pool.is_some());
+        count += pool + usize::from(norm.is_none() && is_counted(&node.spec.kind));
         modules.push(module);
     }
     modules
@@ -58,8 +59,14 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
 /// Whether `node` is a convolution of images that are blue, green, red, where PyTorch has red, green, blue.
 pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
     let is_blue_first = |kind: &LayerKind| matches!(kind, LayerKind::ImageData(images) if images.is_color && !images.transform.is_rgb);
-    matches!(&node.spec.kind, LayerKind::Convolution(params) if params.group == 1)
-        && is_blue_first(&graph.nodes[graph.values[node.bottoms[0]].producer].spec.kind)
+    let source = |node: &Node| graph.values[node.bottoms[0]].producer;
+    let is_convolution =
+        |params: &LayerKind| matches!(params, LayerKind::Convolution(params) if params.group == 1);
+    is_convolution(&node.spec.kind) && {
+        let read = &graph.nodes[source(node)];
+        let is_converted = matches!(read.spec.kind, LayerKind::Convert);
+        is_blue_first(&if is_converted { &graph.nodes[source(read)] } else { read }.spec.kind)
+    }
 }
 
 /// The bytes of a filter (K, C, R, S) with its channels in the opposite order.

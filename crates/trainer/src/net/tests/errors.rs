@@ -44,8 +44,14 @@ fn parameters_that_cannot_be_shared() {
     let shared = |name: &str| format!("param {{ name: '{name}' }}");
     let shapes = format!("{DATA}{}{}", ip("a", "data", &shared("w")), ip("b", "a", &shared("w")));
     refused(&shapes, "layer 'b': it shares parameter 'w' of shape 3 72 (216), but needs 3 3 (9)");
-    let taken = format!("{DATA}{}{}", ip("a", "data", ""), ip("b", "a", &shared("a.0")));
-    refused(&taken, "layer 'b': another parameter is named 'a.0' already");
+    let mults = |mult: &str| format!("param {{ name: 'w' {mult} }}");
+    for (first, second) in [("", "lr_mult: 0"), ("lr_mult: 1", "decay_mult: 7")] {
+        let pair = [ip("a", "data", &mults(first)), ip("b", "data", &mults(second))].concat();
+        let why = "layer 'b': it shares parameter 'w', for which the first layer says another lr_mult or decay_mult";
+        refused(&format!("{DATA}{pair}"), why);
+    }
+    let thrice = format!("{DATA}{}", ip("a", "data", &shared("w").repeat(3)));
+    refused(&thrice, "layer 'a': param is given 3 times for 2 parameters");
     let itself = format!(
         "{DATA}layer {{ name: 's' type: 'Scale' bottom: 'data' top: 's' param {{ name: 'w' }} param {{ name: 'w' }}
           scale_param {{ bias_term: true }} }}"

@@ -1,9 +1,10 @@
 //! Where conversions stand in a net whose feature maps are not in single precision and NCHW.
 
 use super::{DATA, conv, head, layer};
-use crate::layers::{self, BuildOptions};
-use crate::net::graph::Graph;
+use crate::layers::{self, BuildOptions, SyntheticData};
 use crate::net::layout::{from_nchw, in_nchw};
+use crate::net::{Net, graph::Graph};
+use crate::snapshot::modules::{modules, reads_blue_first};
 use crate::spec::{NetSpec, NetState};
 use std::path::Path;
 use tensor::{AxisOrder, Device, Format, TensorType};
@@ -54,6 +55,49 @@ fn conversions_stand_where_formats_change() {
         ("t", "t BF16 in NCHW"),
     ];
     assert_eq!(found, expected.map(|(name, top)| (name.to_owned(), top.to_owned())));
+}
+
+/// BF16 has no whole number above 256 but every second.
+#[test]
+fn labels_stay_in_single_precision_on_their_way() {
+    let twice = "layer { name: 'both' type: 'Concat' bottom: 'label' bottom: 'l' top: 'both' concat_param { axis: 0 } }\n";
+    let column = "layer { name: 'column' type: 'Reshape' bottom: 'label' top: 'l' reshape_param { shape { dim: -1 } } }\n";
+    let text = [DATA, column, twice, &layer("Split", "s", "both", "s"), &head("data")].concat();
+    for (name, top) in nodes(&text, Format::BF16.in_order(AxisOrder::Nhwc)) {
+        let is_of_labels = ["column", "both", "s"].contains(&name.as_str());
+        assert!(!is_of_labels || top.ends_with("FP32 in NCHW"), "{name}: {top}");
+        assert!(!name.starts_with("label") && !name.starts_with("both_"), "{name}");
+    }
+}
+
+/// What a file of PyTorch has for a layer does not depend on the layers that a format adds or joins.
+#[test]
+fn modules_and_colours_are_those_of_the_file() {
+    let data = "layer { name: 'data' type: 'ImageData' top: 'data' top: 'label' image_data_param { source: 'x' } }\n";
+    let pool = "layer { name: 'pool' type: 'Pooling' bottom: 'bn' top: 'pool' pooling_param { kernel_size: 3 stride: 2 } }\n";
+    let strided = conv("conv", "data").replace("pad: 1", "pad: 1 stride: 2");
+    for first in [conv("conv", "data"), strided] {
+        let norm = [layer("BatchNorm", "bn", "conv", "bn"), layer("ReLU", "relu", "bn", "bn")].concat();
+        let text = [data, &first, &norm, pool, &conv("last", "pool"), &head("last")].concat();
+        let spec = NetSpec::parse(Path::new("net.prototxt"), &text).unwrap().for_state(&NetState::default());
+        let found = [Format::F32, Format::BF16, Format::BF16.in_order(AxisOrder::Nhwc)].map(|format| {
+            let mut device = Device::cpu();
+            device.set_format(format);
+            let synthetic = Some(SyntheticData { shape: Some([3, 32, 32]), stand_in: true });
+            let net = Net::new(&spec, &BuildOptions { device, seed: 1, synthetic }, true).unwrap();
+            let graph = net.graph();
+            assert_eq!(
+                graph.nodes.iter().any(|node| node.spec.pool.is_some()),
+                format.layout == AxisOrder::Nhwc
+            );
+            let places = graph.nodes.iter().zip(modules(graph)).filter(|(node, _)| !node.params.is_empty());
+            places.map(|(node, module)| (module.place, reads_blue_first(graph, node))).collect::<Vec<_>>()
+        });
+        let place = |place: &str, blue| (place.to_owned(), blue);
+        let [first, norm] = [place("features.0", true), place("features.1", false)];
+        let expected = [first, norm, place("features.4", false), place("classifier.0", false)];
+        found.iter().for_each(|found| assert_eq!(found[..], expected));
+    }
 }
 
 /// Nothing that needs a gradient of its images does, and no layer whose images come from another.
