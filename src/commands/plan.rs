@@ -15,7 +15,7 @@ use figures::{
     ScalingReport, ScheduleReport, layer_table,
 };
 use memory::{LayerMemory, Outline};
-use planner::{Bytes, ConvOp, Kernel, Math, Plan};
+use planner::{Bytes, ConvOp, Kernel, Math, Plan, PlannedKernel};
 use serde::Serialize;
 use tensor::Format;
 use trainer::host::check_memory;
@@ -67,8 +67,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let (mut session, header) = Session::open(&request, net_spec(&args.net)?, console)?;
     session.profile(&[], console)?;
     let planned = session.plan(Recorded::default())?;
-    let scaling =
-        args.gpus.map(|gpus| scaling(&mut session, &planned.plans[0], (args.link, gpus))).transpose()?;
+    let scaling = args.gpus.map(|gpus| scaling(&mut session, &planned, (args.link, gpus))).transpose()?;
     let batches = session.batches.take();
     let outline = args.run.json.then(|| session.nets[0].outline(true));
     let (memory, layer_memory) = match session.origin.recorded.is_some() {
@@ -102,22 +101,35 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
 
 /// What several GPUs bring, each of which runs `plan`: gradients are added up as soon as the first layer that has them
 /// is done.
-fn scaling(session: &mut Session, plan: &Plan, (link, gpus): (Link, usize)) -> Result<ScalingReport, Error> {
+fn scaling(
+    session: &mut Session,
+    planned: &Planned,
+    (link, gpus): (Link, usize),
+) -> Result<ScalingReport, Error> {
     let (kernels, rates) = (session.kernels().swap_remove(0), session.origin.rates());
     let net = session.nets.remove(0);
     let (costs, net) = session.origin.planning.costs(net, &kernels, &session.options, rates)?;
-    let workspace = plan.kernels.iter().map(|planned| planned.workspace).max().unwrap_or_default();
     let (graph, outline) = (net.graph(), net.outline(true));
+    let pass_ms = |node: usize, pass: usize| -> f64 {
+        let kernels = planned.plans[0].kernels.iter();
+        let own = kernels.filter(|planned| planned.kernel.name == outline.nodes[node].name);
+        let own = own.filter(|planned| usize::from(planned.kernel.id.op != ConvOp::Forward) == pass);
+        costs.nodes[node][pass].fixed_ms + own.map(PlannedKernel::time_ms).sum::<f64>()
+    };
     let bytes = |node: usize| -> f64 {
         let is_first = |param: &&usize| !graph.nodes[..node].iter().any(|other| other.params.contains(param));
         let params = graph.nodes[node].params.iter().filter(is_first).map(|&param| &outline.params[param]);
         params.filter(|param| param.trained).map(|param| param.bytes.0 as f64).sum()
     };
     let nodes = (0..graph.nodes.len()).rev().filter(|&node| outline.nodes[node].backward);
-    let backward: Vec<(f64, f64)> =
-        nodes.map(|node| (costs.nodes[node][1].time_ms(workspace), bytes(node))).collect();
-    let forward_ms: f64 = costs.nodes.iter().map(|passes| passes[0].time_ms(workspace)).sum();
-    let rest = (forward_ms + costs.update_ms, net.mini_batch());
+    let backward: Vec<(f64, f64)> = nodes.map(|node| (pass_ms(node, 1), bytes(node))).collect();
+    let backward_ms: f64 = backward.iter().map(|(ms, _)| ms).sum();
+    // Copies, waits and what is computed again are taken to lie outside the backward pass.
+    let rest_ms = match &planned.schedule {
+        Some(schedule) => schedule.planned_ms - backward_ms,
+        None => (0..graph.nodes.len()).map(|node| pass_ms(node, 0)).sum::<f64>() + costs.update_ms,
+    };
+    let rest = (rest_ms, net.mini_batch());
     session.nets.insert(0, net);
     Ok(ScalingReport::new(link, gpus, &backward, rest))
 }

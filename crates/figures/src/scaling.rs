@@ -53,7 +53,7 @@ impl ScalingReport {
                 images_per_s: (gpus * samples) as f64 / step_ms * 1e3,
                 efficiency: alone / step_ms,
                 sums_ms,
-                hidden: if sums_ms > 0.0 { 1.0 - exposed_ms / sums_ms } else { 1.0 },
+                hidden: if sums_ms > 0.0 { (1.0 - exposed_ms / sums_ms).max(0.0) } else { 1.0 },
             }
         };
         let sizes = std::iter::successors(Some(1), |&size| (size < gpus).then_some((2 * size).min(gpus)));
