@@ -85,6 +85,11 @@ pub(super) fn prepare(
     let seed = group.from_leader(|| Ok::<_, Error>(seed(args)))?;
     let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
+    let given = (training.settings().clone(), weights.is_some());
+    if group.from_leader(|| Ok::<_, Error>(given.clone()))? != given {
+        let what = "it was given another solver, net, data or weights than rank 0";
+        return Err(Error::Refused(what.to_owned()));
+    }
     // With --resume nobody has chosen a snapshot, and it may be that only the tests at the end are missing.
     let end = training.spec().max_iter;
     if let (false, Some(snapshot)) = (args.resume || first < end as u64, &snapshot) {
@@ -102,7 +107,7 @@ pub(super) fn prepare(
     }
     notes.push(format!("seed {}", training.seed()));
     notes.extend(ranks_note(group.share(), &nets[0]));
-    warnings.extend(training.data_warnings(nets).into_iter().inspect(|warning| console.warn(warning)));
+    warnings.extend(training.warnings(nets).into_iter().inspect(|warning| console.warn(warning)));
     let mut report = NetReport::new(&net, &mut nets[0], synthetic);
     let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
     report.test_data = test_data.collect();

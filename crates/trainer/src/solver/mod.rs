@@ -129,6 +129,11 @@ impl Training {
         self.seed
     }
 
+    /// Digests of all that its numbers depend on, by name, but for seed, plans and device.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
+    }
+
     /// Begins with `run`, in which its nets are laid out with updates.
     ///
     /// # Errors

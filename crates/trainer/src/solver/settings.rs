@@ -61,8 +61,8 @@ impl Training {
         std::iter::once(of_plan).chain(changed).collect()
     }
 
-    /// What is odd about the data as a whole, one sentence each.
-    pub fn data_warnings(&self, nets: &[Net]) -> Vec<String> {
+    /// What is odd about the nets and their data as a whole, one sentence each.
+    pub fn warnings(&self, nets: &[Net]) -> Vec<String> {
         let summaries = nets[0].loaders().map(|(layer, loader)| (layer, loader.summary()));
         let by_class = summaries.filter(|(_, data)| data.is_by_class).map(|(layer, data)| {
             format!(
@@ -82,7 +82,12 @@ impl Training {
                  order of the folders' names, so equal labels mean different classes"
             ))
         });
-        by_class.chain(strangers).chain(self.slow_averages(&nets[0])).collect()
+        let names =
+            |net: &Net| net.graph().params.iter().map(|param| param.name.clone()).collect::<BTreeSet<_>>();
+        let trained = names(&nets[0]);
+        let only_tested = nets[1..].iter().flat_map(names).filter(|name| !trained.contains(name));
+        let only_tested = only_tested.map(|name| format!("parameter '{name}' is tested, but not trained"));
+        by_class.chain(strangers).chain(only_tested).chain(self.slow_averages(&nets[0])).collect()
     }
 
     /// Batch normalisation tests with moving averages, which in a short training are still those of its beginning.
