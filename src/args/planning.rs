@@ -1,6 +1,6 @@
 //! How convolutions are planned.
 
-use super::environment::{LIMIT, POLICY, TOTAL};
+use super::environment::{Environment, LIMIT, POLICY, TOTAL};
 use super::measuring::MeasuringArgs;
 use super::values::{exact, max_error};
 use crate::Error;
@@ -103,16 +103,14 @@ impl PlanningArgs {
         Some(format!("workspace limit {}: {rule}; --workspace-limit overrides it", options.limit))
     }
 
-    /// A total asks for WD, as it does in the original; what is typed about workspace silences the variables.
+    /// A total other than 0 asks for WD, as it does in the original; what is typed about workspace silences the variables.
     fn workspace_policy(&self) -> Result<Option<WorkspacePolicy>, Error> {
         Ok(match (self.workspace_policy, self.total_workspace, self.workspace_limit) {
             _ if self.device_memory.is_some() => Some(WorkspacePolicy::Ws),
             (Some(policy), _, _) => Some(policy),
             (None, Some(_), _) => Some(WorkspacePolicy::Wd),
             (None, None, Some(_)) => Some(WorkspacePolicy::Wr),
-            (None, None, None) => {
-                self.measuring.environment.get::<Bytes>(TOTAL)?.map(|_| WorkspacePolicy::Wd)
-            }
+            (None, None, None) => total_of(&self.measuring.environment)?.map(|_| WorkspacePolicy::Wd),
         })
     }
 
@@ -138,7 +136,7 @@ impl PlanningArgs {
             return Ok(typed);
         }
         let environment = &self.measuring.environment;
-        let total = if policy == Wr { None } else { environment.get(TOTAL)? };
+        let total = if policy == Wr { None } else { total_of(environment)? };
         let per_kernel = if policy == Wd { None } else { environment.get(LIMIT)? };
         match total.or(per_kernel).or(kept) {
             None if policy == Wd => {
@@ -164,6 +162,11 @@ impl PlanningArgs {
 pub fn default_limit(scaled_to: Option<usize>) -> Bytes {
     let Some(mini_batch) = scaled_to else { return PlanOptions::default().limit };
     Bytes::mib((mini_batch as u64).div_ceil(4).clamp(16, 1 << 40))
+}
+
+/// The total of µ-cuDNN's variable, where 0 stands for none.
+fn total_of(environment: &Environment) -> Result<Option<Bytes>, Error> {
+    Ok(environment.get(TOTAL)?.filter(|&total| total > Bytes::ZERO))
 }
 
 #[cfg(test)]

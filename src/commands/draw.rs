@@ -3,6 +3,7 @@
 use crate::{Console, Error};
 use ::figures::draw::{Data, Figure};
 use ::figures::{ActionSpan, PlanReport, ScalingReport, scaling_figure, study::plan_figure};
+use files::{try_writing, write_atomically};
 use memory::StreamKind;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -76,8 +77,23 @@ pub(super) fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Err
     write(file, trace.to_string().into_bytes())
 }
 
+/// Writes a file as a whole, or leaves what there was. What is no file, such as a pipe, is written into.
 pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {
-    fs::write(file, bytes).map_err(|source| refused(file, source))
+    let written = match is_new_or_file(file) {
+        true => write_atomically(file, |out| out.write_all(&bytes)),
+        false => fs::write(file, bytes),
+    };
+    written.map_err(|source| refused(file, source))
+}
+
+/// Makes sure, before there is anything to lose, that [`write`] will get as far as writing.
+pub(super) fn check(file: &Path) -> Result<(), Error> {
+    let tried = if is_new_or_file(file) { try_writing(file) } else { Ok(()) };
+    tried.map_err(|source| refused(file, source))
+}
+
+fn is_new_or_file(file: &Path) -> bool {
+    file.is_file() || !file.exists()
 }
 
 pub(super) fn refused(file: &Path, source: io::Error) -> Error {

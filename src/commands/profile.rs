@@ -1,13 +1,12 @@
 //! `microbatch profile`.
 
-use super::draw::{refused, write};
+use super::draw::{check, write};
 use super::inputs::{net_kernels, net_spec, refuse};
 use super::origin::profiling;
 use super::plan::{convolutions, largest, shape_kernels};
 use crate::{Console, Error, args::ProfileArgs, progress, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
 use figures::ProfilingReport;
-use files::try_writing;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel, PlanOptions};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -46,12 +45,13 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(&device) };
     let planning = Planning::new(&device, options).with(records.clone(), stop()?);
     // What is measured for later must have where to go.
+    if records.database.is_none() && args.out.is_none() {
+        return Err(usage!("there is neither a database nor --out FILE, so that nothing would be kept"));
+    }
     if let Some(database) = &records.database {
         database.try_adding(&planning.table.device)?;
     }
-    if let Some(file) = args.out.as_ref().filter(|file| file.is_file() || !file.exists()) {
-        try_writing(file).map_err(|source| refused(file, source))?;
-    }
+    args.out.iter().try_for_each(|file| check(file))?;
     let (table, report) = measure(args, planning, &kernels, &mut console)?;
     if let Some(file) = &args.out {
         let mut shipped = table.of_kernels(&kernels).thinned(args.every_algorithm);

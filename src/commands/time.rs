@@ -1,6 +1,6 @@
 //! `microbatch time`.
 
-use super::draw::{plot, write_trace};
+use super::draw::{check, plot, write_trace};
 use super::setup::{Recorded, Request, Session, announce};
 use super::{inputs::net_spec, ranks::on_each};
 use crate::args::{NetArgs, TimeArgs};
@@ -46,6 +46,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
         }
         (true, _) => vec![BatchSizePolicy::Undivided, chosen],
     };
+    args.trace.iter().chain(&args.plot).try_for_each(|file| check(file))?;
     session.profile(&[], &mut console)?;
     let mut runs = Vec::with_capacity(policies.len());
     for policy in policies {

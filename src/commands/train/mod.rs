@@ -207,7 +207,9 @@ impl Training<'_> {
     /// How to resume.
     fn next(&self) -> String {
         match &self.saved {
-            _ if self.is_finished() => "only the tests at its end are missing".to_owned(),
+            _ if self.is_finished() && (self.is_saved() || !self.solver.spec().snapshot.is_wanted()) => {
+                "only the tests at its end are missing".to_owned()
+            }
             Some((_, path)) if self.is_saved() => format!("--snapshot {path} resumes from there"),
             Some((saved, path)) => format!("--snapshot {path} resumes from iteration {saved}"),
             None if !self.solver.spec().snapshot.is_wanted() => "no snapshot was to be written".to_owned(),
@@ -293,11 +295,11 @@ impl Training<'_> {
 
     fn summary(&self) -> TrainSummary {
         let tests = &self.report.tests;
-        let last = tests.last().map_or(0, |test| test.iteration);
-        let outputs = tests.iter().filter(|test| test.iteration == last).flat_map(|test| &test.outputs);
+        let iterations = self.solver.iteration();
+        let outputs = tests.iter().filter(|test| test.iteration == iterations).flat_map(|test| &test.outputs);
         let written = self.saved.as_ref().filter(|(iteration, _)| *iteration > self.first);
         TrainSummary {
-            iterations: self.solver.iteration(),
+            iterations,
             max_iter: self.solver.spec().max_iter,
             loss: self.loss,
             seconds: self.meter.start.elapsed().as_secs_f64(),
