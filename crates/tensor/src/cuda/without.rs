@@ -14,18 +14,12 @@ fn none() -> ! {
 }
 
 /// Says that this build has no CUDA.
-///
-/// # Errors
-/// Always.
 pub fn probe() -> Result<CudaDevices, Absent> {
     Err(Absent(NOT_BUILT.to_owned()))
 }
 
 impl CudaDevices {
     /// Says that this build has no CUDA.
-    ///
-    /// # Errors
-    /// Always.
     pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
         Err(CudaError::new(format!("opening GPU {ordinal}"), NOT_BUILT))
     }

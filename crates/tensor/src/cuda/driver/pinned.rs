@@ -19,9 +19,6 @@ unsafe impl Send for Pinned {}
 
 impl Pinned {
     /// `len` bytes, all 0, for copies in `stream`.
-    ///
-    /// # Errors
-    /// The system does not lock that much memory.
     pub fn new(stream: &Stream, len: usize) -> Result<Self, CudaError> {
         stream.bind()?;
         let copied = stream.event()?;
@@ -50,9 +47,6 @@ impl Pinned {
     }
 
     /// The memory as elements, once the last copy from or to it is done.
-    ///
-    /// # Errors
-    /// Work on the device failed.
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
         self.copied.wait()?;
         // SAFETY: the memory has `len` initialised bytes, is ours, and the device uses it no more.
@@ -62,9 +56,6 @@ impl Pinned {
     }
 
     /// Launches a copy of the first bytes to `to`, behind all work that was launched in its stream before.
-    ///
-    /// # Errors
-    /// The device is lost.
     ///
     /// # Panics
     /// If `to` is longer.
@@ -76,9 +67,6 @@ impl Pinned {
 
     /// Launches a copy of `from` to the first bytes, behind all work that was launched in its stream before.
     ///
-    /// # Errors
-    /// The device is lost.
-    ///
     /// # Panics
     /// If `from` is longer.
     pub fn copy_from(&mut self, from: View<'_>) -> Result<(), CudaError> {
@@ -89,9 +77,6 @@ impl Pinned {
 
     /// Launches a copy of the bytes from `offset` on to `to` in `stream`, which may be a copy stream and may be
     /// recorded.
-    ///
-    /// # Errors
-    /// The device is lost.
     ///
     /// # Safety
     /// Until the copy is done nobody else uses `to` or writes these bytes, and `self` is not dropped. Other streams
@@ -112,9 +97,6 @@ impl Pinned {
     }
 
     /// Launches a copy of `from` to the bytes from `offset` on, likewise.
-    ///
-    /// # Errors
-    /// The device is lost.
     ///
     /// # Safety
     /// Until the copy is done nobody writes `from` or uses these bytes, and `self` is not dropped; see
