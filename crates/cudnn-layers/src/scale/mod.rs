@@ -51,9 +51,6 @@ impl AffineGradients<'_> {
 }
 
 /// `y = gamma x + beta`, or, without an `x`, `y = gamma y + beta`; with `relu`, rectified on the way.
-///
-/// # Panics
-/// If a length does not match `extents`, as in all functions of this module.
 pub fn forward(
     device: &Device,
     extents: &AxisExtents,
