@@ -28,6 +28,7 @@ pub mod copy;
 mod cpu_loops;
 mod cpu_sums;
 mod cuda_launches;
+#[cfg_attr(not(feature = "cuda"), path = "without_cuda.rs")]
 pub mod cudnn;
 pub mod dropout;
 pub mod eltwise;
@@ -47,9 +48,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod update;
-#[cfg(not(feature = "cuda"))]
-mod without_cuda;
 
-pub use extents::AxisExtents;
 #[cfg(not(feature = "cuda"))]
-use without_cuda as blas;
+use cudnn as blas;
+pub use extents::AxisExtents;
