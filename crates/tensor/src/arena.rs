@@ -82,11 +82,6 @@ impl Arena {
         }
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// All of its bytes.
     pub fn all(&self) -> Span {
         Span::bytes(0, self.len())

@@ -82,7 +82,6 @@ never! {
     pub Pinned
         { pub fn new(_: &Stream, _: usize) -> Result<Self, CudaError> }
         { pub fn len(&self) -> usize }
-        { pub fn is_empty(&self) -> bool }
         { pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> }
         { pub fn copy_to(&mut self, _: ViewMut<'_>) -> Done }
         { pub fn copy_from(&mut self, _: View<'_>) -> Done }

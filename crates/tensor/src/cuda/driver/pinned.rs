@@ -36,11 +36,6 @@ impl Pinned {
         self.len
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Where a GPU finds it: devices and hosts of 64 bits share one space of addresses.
     pub(super) fn device_address(&self) -> u64 {
         self.memory.addr() as u64
