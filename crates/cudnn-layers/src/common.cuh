@@ -15,6 +15,9 @@ constexpr u32 THREADS = 256;
 constexpr u32 PER_THREAD = 8;
 constexpr u32 TILE = THREADS * PER_THREAD;
 
+/// Has the loop behind it unrolled.
+#define UNROLL _Pragma("unroll")
+
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
 /// The upper half of a float, in memory; in registers it is one.
@@ -79,18 +82,15 @@ __device__ __forceinline__ bool aligned(const T* const (&addresses)[COUNT]) {
 /// The packs at one place of all inputs.
 template <int W, class T, int INPUTS>
 __device__ __forceinline__ void load_all(Pack<W, T> (&in)[INPUTS], const T* const (&from)[INPUTS], u64 at) {
-#pragma unroll
-    for (int input = 0; input < INPUTS; input++) in[input] = load<W>(from[input] + at);
+    UNROLL for (int input = 0; input < INPUTS; input++) in[input] = load<W>(from[input] + at);
 }
 
 /// Calls `body(lane, the inputs' elements)` for every element of a pack.
 template <int W, class T, int INPUTS, class Body>
 __device__ __forceinline__ void each_lane(const Pack<W, T> (&in)[INPUTS], Body body) {
-#pragma unroll
-    for (int lane = 0; lane < W; lane++) {
+    UNROLL for (int lane = 0; lane < W; lane++) {
         float x[INPUTS];
-#pragma unroll
-        for (int input = 0; input < INPUTS; input++) x[input] = in[input].at[lane];
+        UNROLL for (int input = 0; input < INPUTS; input++) x[input] = in[input].at[lane];
         body(lane, x);
     }
 }
@@ -167,14 +167,12 @@ __device__ __forceinline__ void map_tile(const From* const (&from)[INPUTS], To* 
     Pack<W, From> in[STEPS][INPUTS];
     Pack<W, To> out[STEPS];
     start += threadIdx.x * W;
-#pragma unroll
-    for (int step = 0; step < STEPS; step++) {
+    UNROLL for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
         load_all(in[step], from, places.from(i));
         if (add) out[step] = load<W>(to + places.to(i));
     }
-#pragma unroll
-    for (int step = 0; step < STEPS; step++) {
+    UNROLL for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
         auto of_pack = op(i);
         each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], of_pack(x, lane)); });
@@ -338,14 +336,12 @@ __device__ __forceinline__ void each_of_square(const real* image, int top, int l
     constexpr int TAPS = WINDOW * WINDOW;
     Pack<W, real> pixels[TAPS];
     bool there[TAPS];
-#pragma unroll
-    for (int tap = 0; tap < TAPS; tap++) {
+    UNROLL for (int tap = 0; tap < TAPS; tap++) {
         int r = top + tap / WINDOW, s = left + tap % WINDOW;
         there[tap] = u32(r) < u32(h) && u32(s) < u32(w);
         pixels[tap] = load<W>(image + (there[tap] ? r * w + s : 0) * apart);
     }
-#pragma unroll
-    for (int tap = 0; tap < TAPS; tap++) {
+    UNROLL for (int tap = 0; tap < TAPS; tap++) {
         if (there[tap]) body(tap, pixels[tap]);
     }
 }
@@ -405,15 +401,13 @@ __device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], r
     each_row<W>(e, i64(e.outer), [&](u64 channel, i64 step_rows) {
         return [=, &e, op = of(channel, Width<W>())](i64 row) {
             Pack<W, real> in[STEPS][INPUTS], out[STEPS];
-#pragma unroll
-            for (int step = 0; step < STEPS; step++) {
+            UNROLL for (int step = 0; step < STEPS; step++) {
                 u64 at = (row - step * step_rows) * e.axis.divisor + channel;
                 if (row < step * step_rows) continue;
                 load_all(in[step], from, at);
                 if (add) out[step] = load<W>(to + at);
             }
-#pragma unroll
-            for (int step = 0; step < STEPS; step++) {
+            UNROLL for (int step = 0; step < STEPS; step++) {
                 u64 at = (row - step * step_rows) * e.axis.divisor + channel;
                 if (row < step * step_rows) continue;
                 each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], op(lane, x)); });
@@ -430,26 +424,21 @@ __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], rea
                                           u64 step_rows, u64 channel, Terms terms, double (&sums)[W][SUMS]) {
     Pack<W, real> in[STEPS][INPUTS], out[STEPS];
     auto there = [&](int step) { return THERE || row + step * step_rows < e.outer; };
-#pragma unroll
-    for (int step = 0; step < STEPS; step++) {
+    UNROLL for (int step = 0; step < STEPS; step++) {
         u64 at = (row + step * step_rows) * e.axis.divisor + channel;
         if (there(step)) load_all(in[step], from, at);
     }
-#pragma unroll
-    for (int lane = 0; lane < W; lane++) {
+    UNROLL for (int lane = 0; lane < W; lane++) {
         float batch[SUMS] = {};
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
+        UNROLL for (int step = 0; step < STEPS; step++) {
             if (!there(step)) continue;
             float x[INPUTS];
-#pragma unroll
-            for (int input = 0; input < INPUTS; input++) x[input] = in[step][input].at[lane];
+            UNROLL for (int input = 0; input < INPUTS; input++) x[input] = in[step][input].at[lane];
             out[step].at[lane] = terms(lane, x, batch);
         }
         for (int sum = 0; sum < SUMS; sum++) sums[lane][sum] += batch[sum];
     }
-#pragma unroll
-    for (int step = 0; step < STEPS && WRITES; step++) {
+    UNROLL for (int step = 0; step < STEPS && WRITES; step++) {
         if (there(step)) store<W>(to + (row + step * step_rows) * e.axis.divisor + channel, out[step]);
     }
 }
@@ -492,8 +481,7 @@ __device__ inline ColumnSums& column_sums() {
 /// The total of this thread's column over the first `COUNT` rows.
 template <int COUNT, int SUMS>
 __device__ __forceinline__ void fold_column(const ColumnSums& rows, double (&total)[SUMS]) {
-#pragma unroll
-    for (int row = 0; row < COUNT; row++) {
+    UNROLL for (int row = 0; row < COUNT; row++) {
         for (int sum = 0; sum < SUMS; sum++) total[sum] += rows[row][sum][threadIdx.x % COLUMNS];
     }
 }
@@ -508,10 +496,8 @@ __device__ __forceinline__ void fold_lanes(const double (&sums)[N][SUMS], u32 di
         if (distance >= lanes) {
             bool upper = threadIdx.x & distance;
             double half[N / 2][SUMS];
-#pragma unroll
-            for (int i = 0; i < N / 2; i++) {
-#pragma unroll
-                for (int sum = 0; sum < SUMS; sum++) {
+            UNROLL for (int i = 0; i < N / 2; i++) {
+                UNROLL for (int sum = 0; sum < SUMS; sum++) {
                     double low = sums[i][sum], high = sums[N / 2 + i][sum];
                     half[i][sum] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
                 }
@@ -519,8 +505,7 @@ __device__ __forceinline__ void fold_lanes(const double (&sums)[N][SUMS], u32 di
             return fold_lanes(half, distance / 2, lanes, column + upper * (N / 2), row);
         }
     }
-#pragma unroll
-    for (int i = 0; i < N; i++) {
+    UNROLL for (int i = 0; i < N; i++) {
         for (int sum = 0; sum < SUMS; sum++) {
             double value = sums[i][sum];
             for (u32 left = N == 1 ? distance : 0; left >= lanes; left /= 2) {
@@ -557,15 +542,13 @@ __device__ __forceinline__ void sum_columns(const Extents& e, double* partials, 
     double sums[SUMS] = {}, all[SUMS] = {};
     for (u32 first = slice; own < axis && first < gridDim.y; first += AT_ONCE * SLICES) {
         double read[AT_ONCE][SUMS];
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
+        UNROLL for (int i = 0; i < AT_ONCE; i++) {
             u32 part = first + i * SLICES;
             for (int sum = 0; sum < SUMS; sum++) {
                 read[i][sum] = part < gridDim.y ? __ldcg(partials + (part * SUMS + sum) * axis + own) : 0;
             }
         }
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
+        UNROLL for (int i = 0; i < AT_ONCE; i++) {
             for (int sum = 0; sum < SUMS; sum++) sums[sum] += read[i][sum];
         }
     }
@@ -644,8 +627,7 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* cons
         Pack<W, real> in[STEPS][INPUTS], out[STEPS];
         u64 at[STEPS];
         bool there[STEPS];
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
+        UNROLL for (int step = 0; step < STEPS; step++) {
             there[step] = walk.more();
             if (!there[step]) continue;
             at[step] = walk.at();
@@ -653,8 +635,7 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* cons
             if (add) out[step] = load<W>(to + at[step]);
             walk.step();
         }
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
+        UNROLL for (int step = 0; step < STEPS; step++) {
             if (!there[step]) continue;
             each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], op(0, x)); });
             store<W>(to + at[step], out[step]);
@@ -672,8 +653,7 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
         Pack<W, real> in[STEPS][INPUTS], out;
         u64 at[STEPS];
         bool there[STEPS];
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
+        UNROLL for (int step = 0; step < STEPS; step++) {
             there[step] = walk.more();
             if (there[step]) {
                 at[step] = walk.at();
@@ -682,8 +662,7 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
             }
         }
         float batch[SUMS] = {};
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
+        UNROLL for (int step = 0; step < STEPS; step++) {
             if (!there[step]) continue;
             each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { out.at[lane] = terms(0, x, batch); });
             if (WRITES) store<W>(to + at[step], out);

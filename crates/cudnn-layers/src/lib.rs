@@ -4,7 +4,8 @@
 //! One folder per operation: `mod.rs` is the contract (formula, shapes, errors) and the one place that matches on the
 //! device; `cpu.rs` or `cpu/` is the CPU's code; `cuda.rs` launches the GPU's, which stands in `<op>.cu`; `tests.rs`
 //! holds bodies that every device must pass. An operation that is another one with fewer operands has no code of its
-//! own. This crate knows no graph, no parameters and no policy: it is told which algorithm to run on which samples.
+//! own. All operations panic where the lengths of operands do not fit. This crate knows no graph, no parameters and no
+//! policy: it is told which algorithm to run on which samples.
 
 /// `on_device!(device, function(arguments))`: the function of that name in the operation's `cpu` or `cuda`, by the
 /// device.
@@ -27,6 +28,7 @@ pub mod copy;
 mod cpu_loops;
 mod cpu_sums;
 mod cuda_launches;
+#[cfg_attr(not(feature = "cuda"), path = "without_cuda.rs")]
 pub mod cudnn;
 pub mod dropout;
 pub mod eltwise;
@@ -46,9 +48,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod update;
-#[cfg(not(feature = "cuda"))]
-mod without_cuda;
 
-pub use extents::AxisExtents;
 #[cfg(not(feature = "cuda"))]
-use without_cuda as blas;
+use cudnn as blas;
+pub use extents::AxisExtents;

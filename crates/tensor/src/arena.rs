@@ -25,9 +25,6 @@ pub enum MemoryError {
 }
 
 /// `len` zeros in host memory, which takes room only where it is written to.
-///
-/// # Errors
-/// [`MemoryError::Host`] for more than the system gives.
 pub fn zeroed<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>, MemoryError> {
     let refused = |()| MemoryError::Host { bytes: len.saturating_mul(size_of::<T>()) };
     bytemuck::allocation::try_zeroed_vec(len).map_err(refused)
@@ -56,17 +53,11 @@ pub type Leases<'a> = (Vec<View<'a>>, Vec<ViewMut<'a>>);
 
 impl Arena {
     /// `len` bytes of host memory, rounded up to a multiple of [`ALIGNMENT`], all 0.
-    ///
-    /// # Errors
-    /// The system does not give that much.
     pub fn new(len: usize) -> Result<Self, MemoryError> {
         Ok(Self(Memory::Host(zeroed(len.div_ceil(ALIGNMENT))?)))
     }
 
     /// The same in the memory of `device`.
-    ///
-    /// # Errors
-    /// The system or the GPU has not that much memory left.
     pub fn on(device: &Device, len: usize) -> Result<Self, MemoryError> {
         match device {
             Device::Cpu(_) => Self::new(len),
@@ -79,9 +70,6 @@ impl Arena {
     }
 
     /// The same in the memory of the GPU of `stream`, with the contents that it had before.
-    ///
-    /// # Errors
-    /// The GPU has not that much memory left.
     pub fn unset(stream: &Stream, len: usize) -> Result<Self, CudaError> {
         DeviceMemory::new(stream, len.next_multiple_of(ALIGNMENT)).map(|memory| Self(Memory::Device(memory)))
     }
@@ -92,11 +80,6 @@ impl Arena {
             Memory::Host(blocks) => size_of_val(blocks.as_slice()),
             Memory::Device(memory) => memory.len(),
         }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// All of its bytes.
@@ -144,9 +127,6 @@ impl Arena {
     }
 
     /// As [`Arena::lease`] for any number of buffers.
-    ///
-    /// # Errors
-    /// As there.
     pub fn lease_all(&mut self, reads: &[Span], writes: &[Span]) -> Result<Leases<'_>, ArenaError> {
         let base = self.base_for(reads, writes)?;
         // SAFETY: `base_for` found what `part` demands.
@@ -165,9 +145,6 @@ impl Arena {
     }
 
     /// The elements of `span` after all work enqueued so far: those of a GPU copied to the host.
-    ///
-    /// # Errors
-    /// Work of a GPU failed, or the copy does.
     ///
     /// # Panics
     /// If the span lies outside the arena, or its elements are of another type.
@@ -205,9 +182,6 @@ impl Arena {
 
     /// Fills `span` with the values of `pattern`, over and over.
     ///
-    /// # Errors
-    /// A GPU is lost.
-    ///
     /// # Panics
     /// As [`Arena::read`], or if there are no values.
     pub fn repeat<T: Element>(&mut self, span: Span, pattern: &[T]) -> Result<(), CudaError> {
@@ -231,9 +205,6 @@ impl Arena {
     }
 
     /// Sets every byte of `span`: with 0 numbers are 0, with 0xff they are NaN, which must not be read.
-    ///
-    /// # Errors
-    /// A GPU is lost.
     ///
     /// # Panics
     /// If the span lies outside the arena.

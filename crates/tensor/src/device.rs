@@ -60,9 +60,6 @@ impl Device {
     }
 
     /// Bytes of a GPU's memory that are taken, by this and other processes; `None` for the processor.
-    ///
-    /// # Errors
-    /// The GPU is lost.
     pub fn bytes_in_use(&self) -> Result<Option<u64>, CudaError> {
         match self {
             Self::Cpu(_) => Ok(None),
@@ -72,9 +69,6 @@ impl Device {
 
     /// Reads what `from` holds once all work launched so far is done. A GPU copies it to the host in its own time:
     /// [`Later::get`] waits for that copy, not for work that was launched after it. No part of recorded work.
-    ///
-    /// # Errors
-    /// The GPU is lost, or the system locks no more memory.
     pub fn read_later(&self, from: View<'_>) -> Result<Later, CudaError> {
         let len = from.byte_len();
         Ok(Later(match self {
@@ -96,9 +90,6 @@ impl Device {
     }
 
     /// Marks this point in the device's work, to be timed from or to.
-    ///
-    /// # Errors
-    /// The GPU is lost.
     pub fn mark(&self) -> Result<Mark, CudaError> {
         Ok(match self {
             Self::Cpu(_) => Mark::Cpu(Instant::now()),
@@ -158,9 +149,6 @@ pub enum Mark {
 
 impl Mark {
     /// Milliseconds from this point to `end`, once a GPU has reached both.
-    ///
-    /// # Errors
-    /// Work of the GPU failed.
     ///
     /// # Panics
     /// If the points are of different devices.

@@ -76,9 +76,6 @@ struct Beside {
 
 impl Staged {
     /// Room for `len` bytes of values for `device`.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn new(device: &Device, len: usize) -> Result<Self, MemoryError> {
         let Device::Cuda(cuda) = device else {
             return Ok(Self { memory: Arena::new(len)?, beside: None });
@@ -118,9 +115,6 @@ impl Staged {
 
     /// Copies the bytes from each of these offsets on to what stands beside it. A GPU's copies are launched in turn
     /// with its work, which waits on the device until the values have arrived.
-    ///
-    /// # Errors
-    /// A GPU is lost.
     ///
     /// # Panics
     /// If there are fewer bytes.
@@ -165,18 +159,12 @@ impl<T: Pod> Setting<T> {
     const SPAN: Span = Span { offset: 0, len: size_of::<T>(), format: Format::U8 };
 
     /// All its bytes are 0 at first.
-    ///
-    /// # Errors
-    /// The device is out of memory.
     pub fn new(device: &Device) -> Result<Self, MemoryError> {
         let memory = Arena::on(device, ALIGNMENT)?;
         Ok(Self { device: device.clone(), memory, way: Staging::default(), value: PhantomData })
     }
 
     /// Sets it for all work launched from now on, and for none before.
-    ///
-    /// # Errors
-    /// A GPU is lost.
     ///
     /// # Panics
     /// If a GPU's work is being recorded.

@@ -63,9 +63,6 @@ impl Activation {
 }
 
 /// `y = f(x)`; without an `x`, `y = f(y)`.
-///
-/// # Panics
-/// If lengths differ, as in all functions of this module.
 pub fn forward(device: &Device, f: Activation, x: Option<View<'_>>, y: ViewMut<'_>) {
     check(&[x], y.len());
     on_device!(device, forward(f, x, y));

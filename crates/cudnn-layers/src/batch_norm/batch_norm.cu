@@ -330,8 +330,7 @@ __device__ __forceinline__ void pool_columns(const Training& training) {
             int top = 2 * row - windows.pad_h, left = 2 * column - windows.pad_w;
             Maxima<W> maxima;
             auto meet = [&](int tap, const Pack<W, real>& x) {
-#pragma unroll
-                for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, sign[lane] * x.at[lane]);
+                UNROLL for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, sign[lane] * x.at[lane]);
             };
             each_of_square<3, W>(image, top, left, windows.h, windows.w, e.axis.divisor, meet);
             u64 window = (sample * windows.out_h + row) * windows.out_w + column, at = window * e.axis.divisor + channel;
@@ -369,8 +368,7 @@ struct Square {
         bool exists[4];
         Pack<W, real> gradients[4];
         Pack<W, u8> winners[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
+        UNROLL for (int k = 0; k < 4; k++) {
             int r = 2 * row - windows.pad_h + k / 2, s = 2 * column - windows.pad_w + k % 2;
             there[k] = u32(r) < u32(windows.h) && u32(s) < u32(windows.w);
             at[k] = (image + (there[k] ? r * windows.w + s : 0)) * axis + channel;
@@ -382,17 +380,13 @@ struct Square {
             gradients[k] = load<W>(backward.dy + window);
             winners[k] = load<W>(windows.winners + window);
         }
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-#pragma unroll
-            for (int lane = 0; lane < W; lane++) dy[k][lane] = 0;
-#pragma unroll
-            for (int window = 3; window >= 0; window--) {
+        UNROLL for (int k = 0; k < 4; k++) {
+            UNROLL for (int lane = 0; lane < W; lane++) dy[k][lane] = 0;
+            UNROLL for (int window = 3; window >= 0; window--) {
                 int r = k / 2 + window / 2 * 2, s = k % 2 + window % 2 * 2;
                 if (r > 2 || s > 2) continue;
                 int tap = exists[window] ? r * 3 + s : -1;
-#pragma unroll
-                for (int lane = 0; lane < W; lane++) {
+                UNROLL for (int lane = 0; lane < W; lane++) {
                     dy[k][lane] += winners[window].at[lane] == tap ? float(gradients[window].at[lane]) : 0;
                 }
             }
@@ -407,11 +401,9 @@ __device__ __forceinline__ void spread_columns(const Backward& backward, double*
         auto [i, step] = RowWalk<u64>(lanes);
         for (; i < backward.windows.count; i += step) {
             Square<W> square(backward, i, channel);
-#pragma unroll
-            for (int lane = 0; lane < W; lane++) {
+            UNROLL for (int lane = 0; lane < W; lane++) {
                 float batch[2] = {};
-#pragma unroll
-                for (int k = 0; k < 4; k++) {
+                UNROLL for (int k = 0; k < 4; k++) {
                     arriving.add(lane, square.x[k].at[lane], square.dy[k][lane], batch);
                 }
                 for (int sum = 0; sum < 2; sum++) sums[lane][sum] += batch[sum];
@@ -422,8 +414,7 @@ __device__ __forceinline__ void spread_columns(const Backward& backward, double*
     each_row<W>(backward.extents, backward.windows.count, [&](u64 channel, i64) {
         return [=, &backward, gradient = backward.gradient(channel, Width<W>())](u64 i) {
             Square<W> square(backward, i, channel);
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
+            UNROLL for (int k = 0; k < 4; k++) {
                 if (!square.there[k]) continue;
                 Pack<W, real> dx;
                 if (backward.add) dx = load<W>(backward.dx + square.at[k]);

@@ -122,9 +122,6 @@ pub fn saved(extents: &AxisExtents, pool: Option<&PoolGeometry>) -> Space {
 
 /// Normalises `x` to `y`, with `added` on top of it if there is one, saves the statistics ([`saved`]), and updates the
 /// running ones with those of a mini-batch.
-///
-/// # Panics
-/// If a length does not match the extents or less can be saved than [`saved`] says, as in [`backward`].
 #[allow(clippy::too_many_arguments)]
 pub fn forward(
     device: &Device,
@@ -145,9 +142,6 @@ pub fn forward(
 }
 
 /// Normalises `x` to `y` once more, bit by bit as [`forward`] has, by what that `saved`: one pass over `x`.
-///
-/// # Panics
-/// As there.
 pub fn repeat(
     device: &Device,
     norm: &BatchNorm<'_>,

@@ -12,9 +12,6 @@ use crate::scale::{self, Affine, cpu, cuda};
 use tensor::{Device, Out, View, ViewMut};
 
 /// Adds `b` (one element per channel, the axis of `extents`) to `y`; with `relu`, the sum is rectified on the way.
-///
-/// # Panics
-/// If a length does not match `extents`, as in all functions of this module.
 pub fn forward_in_place(device: &Device, extents: &AxisExtents, b: View<'_>, relu: bool, y: ViewMut<'_>) {
     scale::forward(device, extents, Affine { gamma: None, beta: Some(b) }, relu, None, y);
 }

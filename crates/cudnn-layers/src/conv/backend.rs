@@ -4,7 +4,7 @@
 use super::cuda;
 use super::{ConvError, ConvOp, Convolver, cpu};
 #[cfg(not(feature = "cuda"))]
-use crate::without_cuda as cuda;
+use crate::cudnn as cuda;
 use planner::{KernelId, Math};
 use std::sync::Arc;
 use tensor::{ConvGeometry, Device, Format};

@@ -29,35 +29,23 @@ impl Columns {
 }
 
 /// `y = x`, or `y += x`: the gradient of every copy.
-///
-/// # Panics
-/// If lengths differ.
 pub fn copy(device: &Device, x: View<'_>, y: Out<'_>) {
     copy_columns(device, [&Columns::dense(1, x.len()); 2], x, y);
 }
 
 /// Writes (or adds) `x`, dense rows of `columns.width`, into its block of columns of `y` (Concat forward, Slice
 /// backward).
-///
-/// # Panics
-/// If a length does not match `columns`.
 pub fn into_columns(device: &Device, columns: &Columns, x: View<'_>, y: Out<'_>) {
     copy_columns(device, [&Columns::dense(columns.rows, columns.width), columns], x, y);
 }
 
 /// Reads (or adds) a block of columns of `dy` into the dense rows `dx` (Concat backward, Slice forward).
-///
-/// # Panics
-/// If a length does not match `columns`.
 pub fn from_columns(device: &Device, columns: &Columns, dy: View<'_>, dx: Out<'_>) {
     copy_columns(device, [columns, &Columns::dense(columns.rows, columns.width)], dy, dx);
 }
 
 /// `y = x`, or `y += x`, where both are blobs of these extents, each in the format that its view is tagged with. Only a
 /// GPU has others than [`Format::F32`](tensor::Format).
-///
-/// # Panics
-/// If a length does not match the extents.
 pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: Out<'_>) {
     let blob = TensorType::f32(dims);
     assert_eq!([x.len(), y.to.len()], [blob.count(); 2], "lengths of a blob of {blob}");

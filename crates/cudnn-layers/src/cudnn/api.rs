@@ -4,7 +4,6 @@ use super::CudnnError;
 use crate::status_call::status_name;
 use cudarc::cudnn::sys;
 use std::ffi::{CStr, c_uint, c_void};
-use std::fmt;
 use tensor::cuda::CudaError;
 
 /// `call!(function(arguments))`: a function of cuDNN, with its obligations; the library is known to be there.
@@ -46,22 +45,17 @@ fn last_error() -> String {
     if text.is_empty() { String::new() } else { format!(" ({text})") }
 }
 
-/// A version of cuDNN, as the library counts it since version 9.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CudnnVersion(pub(super) usize);
-
-impl fmt::Display for CudnnVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(version) = *self;
-        // Until version 8 the major version counted 1000.
-        let major = if version < 10_000 { 1000 } else { 10_000 };
-        write!(f, "{}.{}.{}", version / major, version % major / 100, version % 100)
-    }
+/// The version of cuDNN, as the library counts it since version 9.
+pub(super) fn version() -> usize {
+    // SAFETY: the function only returns a number.
+    unsafe { sys::cudnnGetVersion() }
 }
 
-pub(super) fn version() -> CudnnVersion {
-    // SAFETY: the function only returns a number.
-    CudnnVersion(unsafe { sys::cudnnGetVersion() })
+/// A version, for people.
+pub(super) fn version_name(version: usize) -> String {
+    // Until version 8 the major version counted 1000.
+    let major = if version < 10_000 { 1000 } else { 10_000 };
+    format!("{}.{}.{}", version / major, version % major / 100, version % 100)
 }
 
 #[cfg(test)]
@@ -70,8 +64,6 @@ mod tests {
 
     #[test]
     fn versions_of_both_countings_print_alike() {
-        assert_eq!(CudnnVersion(91_400).to_string(), "9.14.0");
-        assert_eq!(CudnnVersion(8_902).to_string(), "8.9.2");
-        assert!(CudnnVersion(8_902) < CudnnVersion(90_000));
+        assert_eq!([91_400, 8_902].map(version_name), ["9.14.0", "8.9.2"]);
     }
 }

@@ -1,12 +1,12 @@
 //! The handle of cuDNN that a device keeps.
 
 use super::CudnnError;
-use super::api::{CudnnVersion, call, version};
+use super::api::{call, version, version_name};
 use cudarc::cudnn::sys;
 use tensor::cuda::{Cuda, CudaError, Library, Stream};
 
 /// cuDNN 9.0: the oldest whose status codes and error texts we know.
-const OLDEST: CudnnVersion = CudnnVersion(90_000);
+const OLDEST: usize = 90_000;
 
 /// A workspace of so many bytes counts as none: many engines want some, for which the device's scratch does.
 pub(crate) const SMALL_WORKSPACE: usize = 1 << 10;
@@ -41,7 +41,8 @@ impl Library for Handle {
         stream.bind()?;
         let found = version();
         if found < OLDEST {
-            let reason = format!("version {found} is installed, and {OLDEST} is needed");
+            let [found, oldest] = [found, OLDEST].map(version_name);
+            let reason = format!("version {found} is installed, and {oldest} is needed");
             return Err(CudaError::new("starting cuDNN", reason).into());
         }
         let mut raw = std::ptr::null_mut();
@@ -66,5 +67,6 @@ impl Drop for Handle {
 /// Driver, CUDA and cuDNN on `cuda`, for a report and as part of what identifies measurements: versions of this program
 /// that had no engines, no products by cuBLAS, or other algorithms beside them said so in other words.
 pub fn versions(cuda: &Cuda) -> String {
-    format!("cuDNN {} by its engines, strides as channels, and cuBLAS, {}", version(), cuda.versions())
+    let own = version_name(version());
+    format!("cuDNN {own} by its engines, strides as channels, and cuBLAS, {}", cuda.versions())
 }

@@ -47,7 +47,7 @@ fn mix64(value: u64) -> u64 {
 /// backward. Without a `from`, `to` holds it before and is overwritten.
 ///
 /// # Panics
-/// If lengths differ or the ratio lies outside `[0, 1)`.
+/// If the ratio lies outside `[0, 1)`.
 pub fn apply(device: &Device, dropout: &Dropout<'_>, from: Option<View<'_>>, to: Out<'_>) {
     let len = to.to.len();
     assert_eq!(from.map_or(len, |from| from.len()), len, "operands of a dropout have one length");

@@ -33,8 +33,7 @@ pub enum Combination {
 /// `y =` the combination of `inputs`; with `relu`, rectified on the way.
 ///
 /// # Panics
-/// If there is no input, the numbers of inputs and coefficients differ, or lengths differ; if there is a ReLU after
-/// something else than a sum.
+/// If there is no input, not a coefficient for each, or a ReLU after something else than a sum.
 pub fn forward(device: &Device, how: &Combination, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
     assert!(!inputs.is_empty(), "an element-wise operation has inputs");
     check(inputs, y.len());
@@ -48,7 +47,7 @@ pub fn forward(device: &Device, how: &Combination, inputs: &[View<'_>], relu: bo
 /// `dx (+)=` the gradient with respect to the input numbered `index`. A sum's does not look at `inputs`.
 ///
 /// # Panics
-/// If there is no such input or lengths differ.
+/// If there is no such input.
 pub fn backward(
     device: &Device,
     how: &Combination,

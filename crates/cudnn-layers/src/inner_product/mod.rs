@@ -57,9 +57,6 @@ impl InnerProduct {
 }
 
 /// `y = x w^T + b`.
-///
-/// # Panics
-/// If a length does not match the extents, as in all functions of this module.
 pub fn forward(
     device: &Device,
     extents: &InnerProduct,

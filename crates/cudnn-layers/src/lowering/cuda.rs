@@ -38,7 +38,7 @@ fn lowered_len(g: &ConvGeometry) -> usize {
 /// For every sample of x, the matrix of channels and taps of the filter times pixels of y.
 ///
 /// # Panics
-/// If a length does not match `g`, or a padded image has an extent of more than 31 bits.
+/// If a padded image has an extent of more than 31 bits.
 pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>) {
     assert_eq!((x.len(), to.len()), (g.x_len(), lowered_len(g)), "lengths of {g:?}");
     let len = to.len() / (g.r * g.s);

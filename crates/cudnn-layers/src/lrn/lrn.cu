@@ -47,19 +47,18 @@ struct Run {
         constexpr int side = (N - RUN) / 2;
         from += start;
         if (packs) {
-#pragma unroll
-            for (int base = -RUN; base <= RUN; base += RUN) {
+            UNROLL for (int base = -RUN; base <= RUN; base += RUN) {
                 Pack<RUN, real> pack{};
                 if (has(base)) pack = load<RUN>(from + base);
-#pragma unroll
-                for (int lane = 0; lane < RUN; lane++) {
+                UNROLL for (int lane = 0; lane < RUN; lane++) {
                     int at = base + lane + side;
                     if (at >= 0 && at < N) to[at] = pack.at[lane];
                 }
             }
         } else {
-#pragma unroll
-            for (int at = 0; at < N; at++) to[at] = has(at - side) ? float(from[i64(at - side) * i64(step)]) : 0.0f;
+            UNROLL for (int at = 0; at < N; at++) {
+                to[at] = has(at - side) ? float(from[i64(at - side) * i64(step)]) : 0.0f;
+            }
         }
     }
 
@@ -69,12 +68,10 @@ struct Run {
         if (packs) {
             Pack<RUN, real> pack{};
             if (add) pack = load<RUN>(to);
-#pragma unroll
-            for (int lane = 0; lane < RUN; lane++) put(add, &pack.at[lane], values[lane]);
+            UNROLL for (int lane = 0; lane < RUN; lane++) put(add, &pack.at[lane], values[lane]);
             store(to, pack);
         } else {
-#pragma unroll
-            for (int lane = 0; lane < RUN; lane++) {
+            UNROLL for (int lane = 0; lane < RUN; lane++) {
                 if (has(lane)) put(add, to + lane * step, values[lane]);
             }
         }
@@ -85,8 +82,7 @@ struct Run {
 template <int N>
 __device__ __forceinline__ float scale_of(const Lrn& lrn, const float (&x)[N], int at) {
     float sum = 0;
-#pragma unroll
-    for (int i = at; i <= at + 2 * SIDE; i++) sum += x[i] * x[i];
+    UNROLL for (int i = at; i <= at + 2 * SIDE; i++) sum += x[i] * x[i];
     return lrn.constant + lrn.forward_factor * sum;
 }
 
@@ -95,8 +91,7 @@ extern "C" __global__ void lrn_forward_5(Lrn lrn, Extents e, const real* __restr
     if (!run.exists) return;
     float x[RUN + 2 * SIDE], y[RUN];
     run.read(from, x);
-#pragma unroll
-    for (int lane = 0; lane < RUN; lane++) {
+    UNROLL for (int lane = 0; lane < RUN; lane++) {
         y[lane] = x[lane + SIDE] * Powers(lrn.beta, scale_of(lrn, x, lane)).power;
     }
     run.write(false, to, y);
@@ -109,17 +104,14 @@ extern "C" __global__ void lrn_backward_5(Lrn lrn, Extents e, const real* __rest
     float x[RUN + 4 * SIDE], dy[RUN + 2 * SIDE], ratios[RUN + 2 * SIDE], dx[RUN];
     run.read(from, x);
     run.read(gradient, dy);
-#pragma unroll
-    for (int at = 0; at < RUN + 2 * SIDE; at++) {
+    UNROLL for (int at = 0; at < RUN + 2 * SIDE; at++) {
         Powers powers(lrn.beta, scale_of(lrn, x, at));
         ratios[at] = run.has(at - SIDE) ? dy[at] * x[at + SIDE] * powers.ratio : 0.0f;
         dy[at] *= powers.power;
     }
-#pragma unroll
-    for (int lane = 0; lane < RUN; lane++) {
+    UNROLL for (int lane = 0; lane < RUN; lane++) {
         float sum = 0;
-#pragma unroll
-        for (int i = lane; i <= lane + 2 * SIDE; i++) sum += ratios[i];
+        UNROLL for (int i = lane; i <= lane + 2 * SIDE; i++) sum += ratios[i];
         dx[lane] = dy[lane + SIDE] - lrn.backward_factor * x[lane + 2 * SIDE] * sum;
     }
     run.write(add, to, dx);

@@ -102,7 +102,7 @@ pub fn scratch(lrn: &Lrn, len: usize) -> Space {
 /// Computes `y`. The shape is `[n, c, h, w]`; across channels, the order of all blobs is that of `x`.
 ///
 /// # Panics
-/// If a length does not match the shape, or `size` is even or above [`MAX_SIZE`], as in [`backward`].
+/// If `size` is even or above [`MAX_SIZE`], as in [`backward`].
 pub fn forward(device: &Device, lrn: &Lrn, shape: [usize; 4], x: View<'_>, y: ViewMut<'_>) {
     let near = Neighbourhood::new(lrn, shape, [x, y.as_view()]);
     on_device!(device, forward(&near, x, y));

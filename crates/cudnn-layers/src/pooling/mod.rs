@@ -32,9 +32,6 @@ fn tap_size(geometry: &PoolGeometry) -> usize {
 
 /// `y = maximum over windows of x`, each pixel with the `bias` of its channel, with `relu` rectified; `winners` gets
 /// what [`mask`] says. It may be left out where no backward pass follows.
-///
-/// # Panics
-/// If a length does not match the geometry, as in all functions of this module.
 pub fn forward_max(
     device: &Device,
     geometry: &PoolGeometry,

@@ -71,8 +71,7 @@ __device__ __forceinline__ void max_forward(const Planes& g, const real* __restr
     Maxima<W> maxima;
     Pack<W> biases = of_channels<W>(bias, out.number(g), -0.0f);  // adding -0 changes nothing
     each_pixel<WINDOW>(g, out, x, [&](int tap, const Pack<W, real>& pixel) {
-#pragma unroll
-        for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, pixel.at[lane] + biases.at[lane]);
+        UNROLL for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, pixel.at[lane] + biases.at[lane]);
     });
     u64 output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
     maxima.write(g.relu, y + output, mask ? mask + output : nullptr, [](int, float value) { return value; });
@@ -155,32 +154,27 @@ __device__ __forceinline__ void max_backward_tile(const Planes& g, const u8* __r
     mask += place.first(g.out_h * g.out_w);
     dy += place.first(g.out_h * g.out_w);
     float sums[ROWS][COLUMNS][W] = {};
-#pragma unroll
-    for (int i = -MORE; i < ROWS / STRIDE; i++) {
-#pragma unroll
-        for (int j = -MORE; j * STRIDE < COLUMNS; j++) {
+    UNROLL for (int i = -MORE; i < ROWS / STRIDE; i++) {
+        UNROLL for (int j = -MORE; j * STRIDE < COLUMNS; j++) {
             int p = top / STRIDE + i, q = left / STRIDE + j;
             bool exists = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w);
             int output = exists ? place.at(p * g.out_w + q) : 0;
             auto winners = load<W>(mask + output);
             auto gradients = load<W>(dy + output);
-#pragma unroll
-            for (int lane = 0; lane < W; lane++) winners.at[lane] = exists ? winners.at[lane] : 0xff;  // none won
-#pragma unroll
-            for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
+            // No pixel won where there is no window.
+            UNROLL for (int lane = 0; lane < W; lane++) winners.at[lane] = exists ? winners.at[lane] : 0xff;
+            UNROLL for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
                 int row = pixel / COLUMNS, column = pixel % COLUMNS;
                 int r = row - i * STRIDE, s = column + past - j * STRIDE;
                 if (r < 0 || r >= WINDOW || COLUMNS > 1 && (s < 0 || s >= WINDOW)) continue;
                 int tap = s < WINDOW ? r * WINDOW + s : -1;
-#pragma unroll
-                for (int lane = 0; lane < W; lane++) {
+                UNROLL for (int lane = 0; lane < W; lane++) {
                     if (winners.at[lane] == tap) sums[row][column][lane] += gradients.at[lane];
                 }
             }
         }
     }
-#pragma unroll
-    for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
+    UNROLL for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
         int row = top + pixel / COLUMNS - g.pad_h, column = left + pixel % COLUMNS - g.pad_w;
         if (u32(row) < u32(g.h) && u32(column) < u32(g.w)) {
             put_pixel(g, place, row, column, dx, add, sums[pixel / COLUMNS][pixel % COLUMNS]);

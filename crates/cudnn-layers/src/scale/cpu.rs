@@ -6,34 +6,26 @@ use crate::cpu_loops::{
     elements, for_each_plane, for_each_run, inlined, items_per_task, put, put_if_any, rectified,
 };
 use crate::cpu_sums::channel_sums;
-use tensor::{Cpu, Out, View, ViewMut};
+use tensor::{Accumulate, Cpu, Out, View};
 
+/// In place without an `x`.
 pub(super) fn forward(
     cpu: &Cpu,
     extents: &AxisExtents,
     affine: &Affine<'_>,
     relu: bool,
     x: Option<View<'_>>,
-    y: ViewMut<'_>,
+    y: Out<'_>,
 ) {
-    let x = x.map(|x| x.host::<f32>());
-    inlined!(for_each_plane(cpu, extents, y.into_host()), |channel, range, y| {
+    let (x, (y, accumulate)) = (x.map(|x| x.host::<f32>()), y.into_host());
+    inlined!(for_each_plane(cpu, extents, y), |channel, range, y| {
         let [gamma, beta] = affine.channel(channel);
-        match x {
-            Some(x) => {
-                let elements = y.iter_mut().zip(&x[range]);
-                elements.for_each(|(y, &x)| *y = rectified(relu, gamma * x + beta));
-            }
-            None => y.iter_mut().for_each(|y| *y = rectified(relu, gamma * *y + beta)),
+        let scaled = |x| rectified(relu, gamma * x + beta);
+        match (x, accumulate) {
+            (Some(x), Accumulate::Replace) => y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = scaled(x)),
+            (Some(x), Accumulate::Add) => y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y += scaled(x)),
+            (None, _) => y.iter_mut().for_each(|y| *y = scaled(*y)),
         }
-    });
-}
-
-pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
-    let (gamma, dy, (dx, accumulate)) = (gamma.host::<f32>(), dy.host::<f32>(), dx.into_host());
-    inlined!(for_each_plane(cpu, extents, dx), |channel, range, dx| {
-        let gamma = gamma[channel];
-        dx.iter_mut().zip(&dy[range]).for_each(|(dx, &dy)| put(accumulate, dx, gamma * dy));
     });
 }
 

@@ -6,7 +6,7 @@ use crate::cuda_launches::{
     Extents, add, destination, launch, launch_sums, map_grid, numbers, of_channels, sources,
 };
 use tensor::cuda::{Arg, Cuda};
-use tensor::{Out, View, ViewMut};
+use tensor::{Accumulate, Out, View};
 
 sources!("scale.cu");
 
@@ -16,24 +16,15 @@ pub(super) fn forward(
     affine: &Affine<'_>,
     relu: bool,
     x: Option<View<'_>>,
-    y: ViewMut<'_>,
+    Out { to: y, accumulate }: Out<'_>,
 ) {
     let (place, rows) = of_channels(cuda, &[x, Some(y.as_view())], extents);
     let (grid, extents, relu) = (map_grid(extents, rows), Extents::new(extents), i32::from(relu));
-    let (from, to) = (numbers(x), y.numbers());
-    let Affine { gamma, beta } = *affine;
-    // SAFETY: `scale_forward(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real*
-    // y)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, place, "scale_forward", grid, [&extents, gamma, beta, relu, from, to]) };
-}
-
-pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
-    let (place, rows) = of_channels(cuda, &[Some(dy), Some(dx.to.as_view())], extents);
-    let grid = map_grid(extents, rows);
-    let (extents, from, to, add) = (Extents::new(extents), dy.numbers(), dx.to.numbers(), add(dx.accumulate));
-    // SAFETY: `scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add)`; the contract
-    // has checked the lengths.
-    unsafe { launch!(cuda, place, "scale_backward", grid, [&extents, gamma, from, to, add]) };
+    let (from, to, Affine { gamma, beta }) = (numbers(x), y.numbers(), *affine);
+    let function = if accumulate == Accumulate::Add { "scale_added" } else { "scale" };
+    // SAFETY: `function(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y)`; the
+    // contract has checked the lengths, and that nothing is added in place.
+    unsafe { launch!(cuda, place, function, grid, [&extents, gamma, beta, relu, from, to]) };
 }
 
 pub(super) fn backward_affine(

@@ -51,9 +51,6 @@ impl AffineGradients<'_> {
 }
 
 /// `y = gamma x + beta`, or, without an `x`, `y = gamma y + beta`; with `relu`, rectified on the way.
-///
-/// # Panics
-/// If a length does not match `extents`, as in all functions of this module.
 pub fn forward(
     device: &Device,
     extents: &AxisExtents,
@@ -64,14 +61,15 @@ pub fn forward(
 ) {
     affine.check(extents.axis);
     assert_eq!([x.map_or(y.len(), |x| x.len()), y.len()], [extents.len(); 2], "lengths of x and y");
-    on_device!(device, forward(extents, &affine, relu, x, y));
+    on_device!(device, forward(extents, &affine, relu, x, y.replaced()));
 }
 
 /// `dx (+)= gamma dy`. The parameters' part is [`backward_affine`].
 pub fn backward(device: &Device, extents: &AxisExtents, gamma: View<'_>, dy: View<'_>, dx: Out<'_>) {
-    Affine { gamma: Some(gamma), beta: None }.check(extents.axis);
+    let factors = Affine { gamma: Some(gamma), beta: None };
+    factors.check(extents.axis);
     assert_eq!([dy.len(), dx.to.len()], [extents.len(); 2], "lengths of dy and dx");
-    on_device!(device, backward(extents, gamma, dy, dx));
+    on_device!(device, forward(extents, &factors, false, Some(dy), dx));
 }
 
 /// `dgamma (+)= sum of dy * x` and `dbeta (+)= sum of dy` per channel, in an order that does not depend on the number

@@ -19,13 +19,14 @@ struct FactorsOf {
 };
 
 /// `gamma` and `beta` may be null: none; `x` may be null: in place.
-extern "C" __global__ void scale_forward(Extents extents, const float* gamma, const float* beta, int relu,
-                                         const real* x, real* y) {
+extern "C" __global__ void scale(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y) {
     map_channels({x ? x : y}, y, false, extents, FactorsOf{gamma, beta, relu});
 }
 
-extern "C" __global__ void scale_backward(Extents extents, const float* gamma, const real* dy, real* dx, int add) {
-    map_channels({dy}, dx, add, extents, FactorsOf{gamma, nullptr, 0});
+/// The same, added to `y`.
+extern "C" __global__ void scale_added(Extents extents, const float* gamma, const float* beta, int relu, const real* x,
+                                       real* y) {
+    map_channels({x}, y, true, extents, FactorsOf{gamma, beta, relu});
 }
 
 /// The same for every channel.

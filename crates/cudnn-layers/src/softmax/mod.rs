@@ -26,9 +26,6 @@ use crate::AxisExtents;
 use tensor::{Device, Format, Out, Space, View, ViewMut};
 
 /// `y = softmax(x)`.
-///
-/// # Panics
-/// If a length does not match `extents`, as in all functions of this module.
 pub fn forward(device: &Device, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
     assert_eq!([x.len(), y.len()], [extents.len(); 2], "lengths of x and y");
     on_device!(device, forward(extents, x, y));

@@ -31,7 +31,7 @@ pub fn blocks(g: &ConvGeometry, format: Format) -> Option<ConvGeometry> {
 /// Makes x' for a convolution [in packs](ConvGeometry::in_packs) of x, which is in single precision and NCHW.
 ///
 /// # Panics
-/// If lengths differ, or on the CPU, whose nets know one order.
+/// On the CPU, whose nets know one order.
 pub fn images_to_blocks(device: &Device, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>) {
     let Device::Cuda(cuda) = device else { panic!("the processor knows one order") };
     cuda::images_to_blocks(cuda, g, x, to);

@@ -27,19 +27,15 @@ extern "C" __global__ void images_to_blocks(Blocks b, const float* x, real* to) 
         real* at = line[0].at + pixel * depth;
         for (u32 i = 0; i < down; i += AT_ONCE) {
             float in[AT_ONCE][FEW];
-#pragma unroll
-            for (u32 row = 0; row < AT_ONCE; row++) {
-#pragma unroll
-                for (u32 c = 0; c < FEW; c++) {
+            UNROLL for (u32 row = 0; row < AT_ONCE; row++) {
+                UNROLL for (u32 c = 0; c < FEW; c++) {
                     u32 own = h + i + row;
                     bool inside = i + row < down && own < rows && w < columns && c < channels;
                     in[row][c] = inside ? x[(u64(c) * rows + own) * columns + w] : 0;
                 }
             }
-#pragma unroll
-            for (u32 row = 0; row < AT_ONCE; row++) {
-#pragma unroll
-                for (u32 c = 0; c < FEW; c++) {
+            UNROLL for (u32 row = 0; row < AT_ONCE; row++) {
+                UNROLL for (u32 c = 0; c < FEW; c++) {
                     if (i + row < down && c < channels) at[((i + row) * right + j) * channels + c] = in[row][c];
                 }
             }

@@ -1,7 +1,7 @@
 //! The update on the CPU: reads gradient, history and weights and writes the latter two, once.
 
 use super::{Larc, Loss, Method, ParamUpdate, Regularization, Rule, StepRates, StepState};
-use crate::cpu_loops::{TASK_LEN, for_each_element_run, for_each_run_with, inlined};
+use crate::cpu_loops::{TASK_LEN, for_each_run_with, inlined};
 use crate::cpu_sums::sums;
 use tensor::{Accumulate, Cpu, View, ViewMut};
 
@@ -64,30 +64,30 @@ fn update(cpu: &Cpu, rule: &Rule, rates: &StepRates, scale: f32, param: &mut Par
     let decay = if method == Method::AdamW { 0.0 } else { param.decay };
     let slope = Slope { scale, decay, is_sign: rule.regularization == Regularization::L1 };
     match method {
-        Method::Sgd => with_one(cpu, slope, param, #[inline(always)] |g, h, w| {
+        Method::Sgd => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
             *h = m * *h + a * g;
             *w -= *h;
         }),
-        Method::Nesterov => with_one(cpu, slope, param, #[inline(always)] |g, h, w| {
+        Method::Nesterov => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
             let before = *h;
             *h = m * before + a * g;
             *w -= (1.0 + m) * *h - m * before;
         }),
-        Method::AdaGrad => with_one(cpu, slope, param, #[inline(always)] |g, h, w| {
+        Method::AdaGrad => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
             *h += g * g;
             *w -= a * g / (h.sqrt() + delta);
         }),
-        Method::RmsProp => with_one(cpu, slope, param, #[inline(always)] |g, h, w| {
+        Method::RmsProp => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
             *h = m2 * *h + (1.0 - m2) * g * g;
             *w -= a * g / (h.sqrt() + delta);
         }),
-        Method::AdaDelta => with_two(cpu, slope, param, #[inline(always)] |g, h, k, w| {
+        Method::AdaDelta => steps(cpu, slope, param, #[inline(always)] |g, [h, k], w| {
             *h = m * *h + (1.0 - m) * g * g;
             let u = g * ((*k + delta) / (*h + delta)).sqrt();
             *k = m * *k + (1.0 - m) * u * u;
             *w -= a * u;
         }),
-        Method::Adam | Method::AdamW => with_two(cpu, slope, param, #[inline(always)] |g, h, k, w| {
+        Method::Adam | Method::AdamW => steps(cpu, slope, param, #[inline(always)] |g, [h, k], w| {
             *h = m * *h + (1.0 - m) * g;
             *k = m2 * *k + (1.0 - m2) * g * g;
             let kept = if method == Method::AdamW { shrink * *w } else { *w };
@@ -111,30 +111,22 @@ impl Slope {
     }
 }
 
-/// Steps for every element of `param`: the gradient, what is kept of it, the weight.
-fn with_one(cpu: &Cpu, slope: Slope, p: &mut ParamUpdate<'_>, step: impl Fn(f32, &mut f32, &mut f32) + Sync) {
-    let ParamUpdate { dw, history, w, .. } = p;
-    let dw = dw.host::<f32>();
-    inlined!(for_each_element_run(cpu, [history.host(), w.host()]), |range, [h, w]| {
-        for ((h, w), &dw) in h.iter_mut().zip(w).zip(&dw[range]) {
-            step(slope.at(dw, *w), h, w);
-        }
-    });
-}
-
-/// The same where two numbers are kept.
-fn with_two(
+/// Steps for every element of `param`: the gradient, the numbers that are kept of it, the weight.
+fn steps<const KEPT: usize>(
     cpu: &Cpu,
     slope: Slope,
     param: &mut ParamUpdate<'_>,
-    step: impl Fn(f32, &mut f32, &mut f32, &mut f32) + Sync,
+    step: impl Fn(f32, [&mut f32; KEPT], &mut f32) + Sync,
 ) {
     let ParamUpdate { dw, history, w, .. } = param;
-    let dw = dw.host::<f32>();
-    let (h, k) = history.host().split_at_mut(dw.len());
-    inlined!(for_each_element_run(cpu, [h, k, w.host()]), |range, [h, k, w]| {
-        for (((h, k), w), &dw) in h.iter_mut().zip(k).zip(w).zip(&dw[range]) {
-            step(slope.at(dw, *w), h, k, w);
+    let (dw, mut kept) = (dw.host::<f32>(), history.host::<f32>());
+    let histories = [(); KEPT].map(|()| kept.split_off_mut(..dw.len()).expect("checked by the contract"));
+    inlined!(for_each_run_with(cpu, dw.len(), TASK_LEN, (histories, w.host())), |range, histories, w| {
+        let len = range.len();
+        let (dw, w) = (&dw[range], &mut w[..len]);
+        let mut histories = histories.map(|history| &mut history[..len]);
+        for i in 0..len {
+            step(slope.at(dw[i], w[i]), histories.each_mut().map(|history| &mut history[i]), &mut w[i]);
         }
     });
 }

@@ -202,9 +202,6 @@ pub fn offer_loss(device: &Device, state: ViewMut<'_>) {
 /// loss is not finite, a label was out of range ([`device_fault`](crate::softmax::labels::device_fault)), or an update
 /// was refused before: the first update of an iteration finds that out for all, and, if its rule clips, is the only one.
 /// `rates` are the bytes of [`StepRates`].
-///
-/// # Panics
-/// If lengths do not fit within a parameter.
 pub fn update_all(
     device: &Device,
     rule: &Rule,

@@ -117,21 +117,17 @@ __device__ __forceinline__ void update_tile(const Parameter& parameter, const Fa
     constexpr int STEPS = PER_THREAD / W, HISTORIES = Method::HISTORIES;
     Pack<W> dw[STEPS], kept[HISTORIES][STEPS], w[STEPS];
     start += threadIdx.x * W;
-#pragma unroll
-    for (int step = 0; step < STEPS; step++) {
+    UNROLL for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
         if (i + W > parameter.len) continue;
         dw[step] = load<W>(parameter.dw + i);
         w[step] = load<W>(parameter.w + i);
-#pragma unroll
-        for (int h = 0; h < HISTORIES; h++) kept[h][step] = load<W>(parameter.history + h * parameter.len + i);
+        UNROLL for (int h = 0; h < HISTORIES; h++) kept[h][step] = load<W>(parameter.history + h * parameter.len + i);
     }
-#pragma unroll
-    for (int step = 0; step < STEPS; step++) {
+    UNROLL for (int step = 0; step < STEPS; step++) {
         u64 i = start + step * THREADS * W;
         if (i + W > parameter.len) continue;
-#pragma unroll
-        for (int lane = 0; lane < W; lane++) {
+        UNROLL for (int lane = 0; lane < W; lane++) {
             float& weight = w[step].at[lane];
             float gradient = factors.gradient(dw[step].at[lane], weight);
             Method::step(factors, gradient, kept[0][step].at[lane], kept[HISTORIES - 1][step].at[lane], weight);
@@ -139,12 +135,10 @@ __device__ __forceinline__ void update_tile(const Parameter& parameter, const Fa
         store<W>(parameter.w + i, w[step]);
         if (parameter.copy) {
             Pack<W, bf16> copy;
-#pragma unroll
-            for (int lane = 0; lane < W; lane++) copy.at[lane] = w[step].at[lane];
+            UNROLL for (int lane = 0; lane < W; lane++) copy.at[lane] = w[step].at[lane];
             store<W>(parameter.copy + i, copy);
         }
-#pragma unroll
-        for (int h = 0; h < HISTORIES; h++) store<W>(parameter.history + h * parameter.len + i, kept[h][step]);
+        UNROLL for (int h = 0; h < HISTORIES; h++) store<W>(parameter.history + h * parameter.len + i, kept[h][step]);
     }
 }
 
@@ -204,8 +198,7 @@ extern "C" __global__ void squares(const float* x, double* partials, u64 len) {
     double total = 0;
     for (u64 start = u64(blockIdx.x) * TILE; start < len; start += u64(gridDim.x) * TILE) {
         float of_tile = 0;
-#pragma unroll
-        for (u32 step = 0; step < PER_THREAD; step++) {
+        UNROLL for (u32 step = 0; step < PER_THREAD; step++) {
             u64 i = start + step * THREADS + threadIdx.x;
             float value = i < len ? x[i] : 0;
             of_tile += value * value;

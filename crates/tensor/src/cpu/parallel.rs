@@ -88,11 +88,6 @@ impl<'a, T> SharedMut<'a, T> {
         self.len
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The first element, for parts that are no ranges. Whoever writes through it makes the promise of
     /// [`SharedMut::slice`].
     pub fn as_ptr(&self) -> *mut T {

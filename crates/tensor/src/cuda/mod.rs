@@ -25,7 +25,8 @@ pub use kernel::{Arg, Grid, Source};
 
 use thiserror::Error;
 
-/// A call of the CUDA driver, or of a library on the GPU, that failed.
+/// A call of the CUDA driver, or of a library on the GPU, that failed. Of errors that anything may return nothing more is
+/// said: that the GPU is lost or out of memory, or that work failed which was waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what} failed: {reason}")]
 pub struct CudaError {

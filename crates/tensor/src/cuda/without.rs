@@ -14,18 +14,12 @@ fn none() -> ! {
 }
 
 /// Says that this build has no CUDA.
-///
-/// # Errors
-/// Always.
 pub fn probe() -> Result<CudaDevices, Absent> {
     Err(Absent(NOT_BUILT.to_owned()))
 }
 
 impl CudaDevices {
     /// Says that this build has no CUDA.
-    ///
-    /// # Errors
-    /// Always.
     pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
         Err(CudaError::new(format!("opening GPU {ordinal}"), NOT_BUILT))
     }
@@ -88,7 +82,6 @@ never! {
     pub Pinned
         { pub fn new(_: &Stream, _: usize) -> Result<Self, CudaError> }
         { pub fn len(&self) -> usize }
-        { pub fn is_empty(&self) -> bool }
         { pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> }
         { pub fn copy_to(&mut self, _: ViewMut<'_>) -> Done }
         { pub fn copy_from(&mut self, _: View<'_>) -> Done }

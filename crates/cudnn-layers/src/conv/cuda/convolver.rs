@@ -1,9 +1,9 @@
 //! How an engine is run: on operands as they are, or on what is made of them at the beginning of the workspace.
 
 use super::kind::Kind;
-use crate::conv::{ConvError, ConvOp, Convolver, Facts};
+use crate::conv::{ConvError, ConvOp, Convolver, CudnnError, Facts};
 use crate::copy::convert;
-use crate::cudnn::{CudnnError, Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE};
+use crate::cudnn::{Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE};
 use crate::space_to_depth::{Deepened, filter_to_depth, gradient_from_depth, image_to_depth};
 use planner::Bytes;
 use std::sync::OnceLock;

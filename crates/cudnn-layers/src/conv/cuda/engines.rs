@@ -1,8 +1,8 @@
 //! cuDNN's engines as algorithms: which of those that it suggests are tried.
 
 use super::convolver::{EngineConvolver, Task};
-use crate::conv::ConvOp;
-use crate::cudnn::{ConvGraph, Convolution, CudnnError, Engine, EngineFacts, FALLBACK, LIKELY};
+use crate::conv::{ConvOp, CudnnError};
+use crate::cudnn::{ConvGraph, Convolution, Engine, EngineFacts, FALLBACK, LIKELY};
 use cudarc::cudnn::sys::cudnnBackendHeurMode_t;
 use planner::Math;
 use tensor::{Accumulate, ConvGeometry, ElementType, Format, cuda::Cuda};

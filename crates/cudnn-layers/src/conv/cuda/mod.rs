@@ -7,8 +7,8 @@ mod kind;
 #[cfg(test)]
 mod tests;
 
-use super::{ConvError, ConvOp, Convolver};
-use crate::cudnn::{self, CudnnError};
+use super::{ConvError, ConvOp, Convolver, CudnnError};
+use crate::cudnn;
 use crate::space_to_depth::blocks;
 use convolver::EngineConvolver;
 use engines::{Search, refused};

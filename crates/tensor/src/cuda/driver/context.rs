@@ -80,9 +80,6 @@ impl Cuda {
     }
 
     /// Another stream, for copies beside the work.
-    ///
-    /// # Errors
-    /// The device is lost or out of memory.
     pub fn new_stream(&self) -> Result<Stream, CudaError> {
         Stream::new(self.stream.context())
     }
@@ -93,9 +90,6 @@ impl Cuda {
     }
 
     /// Bytes of device memory that are free, and all that there are.
-    ///
-    /// # Errors
-    /// The device is lost.
     pub fn memory(&self) -> Result<[u64; 2], CudaError> {
         let asking = CudaError::driver("asking for the GPU's free memory");
         let (free, total) = self.stream.context().mem_get_info().map_err(asking)?;

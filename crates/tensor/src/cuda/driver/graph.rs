@@ -36,9 +36,6 @@ impl Cuda {
 impl CudaGraph {
     /// Asks for all of the recorded work.
     ///
-    /// # Errors
-    /// The device is lost.
-    ///
     /// # Safety
     /// All memory that the work was recorded with is still allocated, nobody else uses it before the device is waited
     /// for, and what was loaded for it (descriptors, CUDA kernels) is still there.

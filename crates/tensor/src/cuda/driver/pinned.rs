@@ -19,9 +19,6 @@ unsafe impl Send for Pinned {}
 
 impl Pinned {
     /// `len` bytes, all 0, for copies in `stream`.
-    ///
-    /// # Errors
-    /// The system does not lock that much memory.
     pub fn new(stream: &Stream, len: usize) -> Result<Self, CudaError> {
         stream.bind()?;
         let copied = stream.event()?;
@@ -39,20 +36,12 @@ impl Pinned {
         self.len
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Where a GPU finds it: devices and hosts of 64 bits share one space of addresses.
     pub(super) fn device_address(&self) -> u64 {
         self.memory.addr() as u64
     }
 
     /// The memory as elements, once the last copy from or to it is done.
-    ///
-    /// # Errors
-    /// Work on the device failed.
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
         self.copied.wait()?;
         // SAFETY: the memory has `len` initialised bytes, is ours, and the device uses it no more.
@@ -62,9 +51,6 @@ impl Pinned {
     }
 
     /// Launches a copy of the first bytes to `to`, behind all work that was launched in its stream before.
-    ///
-    /// # Errors
-    /// The device is lost.
     ///
     /// # Panics
     /// If `to` is longer.
@@ -76,9 +62,6 @@ impl Pinned {
 
     /// Launches a copy of `from` to the first bytes, behind all work that was launched in its stream before.
     ///
-    /// # Errors
-    /// The device is lost.
-    ///
     /// # Panics
     /// If `from` is longer.
     pub fn copy_from(&mut self, from: View<'_>) -> Result<(), CudaError> {
@@ -89,9 +72,6 @@ impl Pinned {
 
     /// Launches a copy of the bytes from `offset` on to `to` in `stream`, which may be a copy stream and may be
     /// recorded.
-    ///
-    /// # Errors
-    /// The device is lost.
     ///
     /// # Safety
     /// Until the copy is done nobody else uses `to` or writes these bytes, and `self` is not dropped. Other streams
@@ -112,9 +92,6 @@ impl Pinned {
     }
 
     /// Launches a copy of `from` to the bytes from `offset` on, likewise.
-    ///
-    /// # Errors
-    /// The device is lost.
     ///
     /// # Safety
     /// Until the copy is done nobody writes `from` or uses these bytes, and `self` is not dropped; see

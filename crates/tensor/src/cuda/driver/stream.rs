@@ -15,17 +15,11 @@ impl Stream {
     }
 
     /// Makes the device the calling thread's own: libraries that take no context look there.
-    ///
-    /// # Errors
-    /// The device is lost.
     pub fn bind(&self) -> Result<(), CudaError> {
         self.context().bind_to_thread().map_err(CudaError::driver("selecting the GPU"))
     }
 
     /// Waits until all work asked for so far is done.
-    ///
-    /// # Errors
-    /// Some of that work failed.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.0.synchronize().map_err(CudaError::driver("work on the GPU"))
     }
@@ -38,17 +32,11 @@ impl Stream {
     /// Has all work launched in this stream from now on wait, on the device, until `event` is reached as it was
     /// recorded last. The host does not wait. Once recorded work waits for an event that was recorded in it, this
     /// stream is a part of it, until the stream that the recording began with waits for an event of this one.
-    ///
-    /// # Errors
-    /// The device is lost.
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
         self.0.wait(&event.event).map_err(CudaError::driver("waiting for an event on the GPU"))
     }
 
     /// An event of this stream, not recorded yet.
-    ///
-    /// # Errors
-    /// The device is lost or out of memory.
     pub fn event(&self) -> Result<Event, CudaError> {
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         let event = self.context().new_event(flags).map_err(CudaError::driver("creating an event"))?;
@@ -73,17 +61,11 @@ pub struct Event {
 
 impl Event {
     /// Marks the point after all work launched in its stream so far.
-    ///
-    /// # Errors
-    /// The device is lost.
     pub fn record(&self) -> Result<(), CudaError> {
         self.event.record(self.stream.inner()).map_err(CudaError::driver("recording an event"))
     }
 
     /// Waits until the point is reached.
-    ///
-    /// # Errors
-    /// Work before it failed.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.event.synchronize().map_err(CudaError::driver("work on the GPU"))
     }
@@ -91,7 +73,7 @@ impl Event {
     /// Waits for both points and returns the milliseconds from this one to `end`.
     ///
     /// # Errors
-    /// Work before one of them failed, or one was never recorded.
+    /// One was never recorded.
     pub fn elapsed_ms(&self, end: &Event) -> Result<f64, CudaError> {
         self.event.elapsed_ms(&end.event).map(f64::from).map_err(CudaError::driver("timing work on the GPU"))
     }
