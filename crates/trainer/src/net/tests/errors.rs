@@ -56,7 +56,7 @@ fn parameters_that_cannot_be_shared() {
         "{DATA}layer {{ name: 's' type: 'Scale' bottom: 'data' top: 's' param {{ name: 'w' }} param {{ name: 'w' }}
           scale_param {{ bias_term: true }} }}"
     );
-    refused(&itself, "layer 's': it shares parameter 'w' with itself");
+    refused(&itself, "layer 's': it shares parameter 's.0' with itself");
 }
 
 #[test]
