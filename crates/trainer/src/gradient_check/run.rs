@@ -171,7 +171,7 @@ impl Subject<'_> {
                 saved: leases.write(),
                 scratch: leases.write(),
             };
-            self.layer.layer().forward(&self.device, io).unwrap();
+            self.layer.forward(&self.device, io).unwrap();
         });
         let saved = std::mem::take(&mut after[saved.start]);
         Forwarded { tops: after[tops].to_vec(), saved }
@@ -218,7 +218,7 @@ impl Subject<'_> {
                 saved: leases.read(),
                 scratch: leases.write(),
             };
-            self.layer.layer().backward(&self.device, io).unwrap();
+            self.layer.backward(&self.device, io).unwrap();
         });
         after[bottom_diffs].iter().chain(&after[param_diffs]).cloned().collect()
     }
@@ -244,7 +244,7 @@ impl Subject<'_> {
                 saved: leases.read(),
                 scratch: leases.write(),
             };
-            self.layer.layer().backward(&self.device, io).unwrap();
+            self.layer.backward(&self.device, io).unwrap();
         });
         after.swap_remove(diff.start)
     }

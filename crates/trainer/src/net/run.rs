@@ -91,7 +91,7 @@ impl Requests<'_> {
         let tops: Vec<Span> =
             net.graph.nodes[node].tops.iter().map(|&value| layout.data(value, at)).collect();
         let (_, tops) = arena.lease_all(&[], &tops)?;
-        net.layers[node].layer().upload(&net.device, number, tops)?;
+        net.layers[node].upload(&net.device, number, tops)?;
         net.filled[node] = net.graph.nodes[node].declaration.constant;
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Requests<'_> {
             saved: writes.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
-        net.layers[index].layer().forward(&net.device, io)
+        net.layers[index].forward(&net.device, io)
     }
 
     fn backward(self, iteration: View<'_>, accumulate: Accumulate) -> Result<(), BoxError> {
@@ -166,7 +166,7 @@ impl Requests<'_> {
             saved: reads.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
-        net.layers[index].layer().backward(&net.device, io)
+        net.layers[index].backward(&net.device, io)
     }
 }
 
