@@ -135,8 +135,7 @@ impl ConvolutionLayer {
         Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g, self.format) }, mini_batch }
     }
 
-    /// Fixes how `op` will run, with a workspace that begins `offset` bytes into the scratch of its step. Returns the
-    /// workspace it takes.
+    /// Fixes how `op` will run, with a workspace from byte `offset` of its step's scratch on, and returns that.
     ///
     /// # Errors
     /// A configuration that does not fit the kernel, or names an unknown algorithm.

@@ -292,8 +292,7 @@ impl<'a> Builder<'a> {
         producer.bottoms.is_empty() && !self.spec.force_backward
     }
 
-    /// `value` in this format, or as the blocks of this convolution, in which `reader` reads it: itself, or what a
-    /// layer converts it to.
+    /// `value` in this format, or as this convolution's blocks, for `reader`: itself, or what a layer makes of it.
     fn converted(
         &mut self,
         reader: &LayerSpec,

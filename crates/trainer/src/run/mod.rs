@@ -195,8 +195,7 @@ impl Execution {
     /// What a layer reports of its data, with the layer's name, and what the observer returns.
     ///
     /// # Panics
-    /// If an update clips or adds up gradients, or is that of several ranks, and the net was not built for a training
-    /// that does so.
+    /// If an update clips or adds up gradients, or is that of several ranks, and the net was built for none that does.
     pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
         self.group().check()?;
         self.begin(&batch)?;
