@@ -168,6 +168,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 state: leases.writes(&state),
                 rectify: false,
+                timed: false,
                 saved: leases.write(),
                 scratch: leases.write(),
             };
@@ -215,6 +216,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: leases.gradients(&trains),
                 rectify: false,
+                timed: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };
@@ -241,6 +243,7 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: Vec::new(),
                 rectify: false,
+                timed: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };

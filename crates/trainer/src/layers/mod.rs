@@ -136,6 +136,8 @@ pub struct Forward<'a> {
     pub state: Vec<ViewMut<'a>>,
     /// Whether the layer takes over the ReLU that follows, as far as it [declared](Declaration::absorbs).
     pub rectify: bool,
+    /// Whether kernels note when they begin and end.
+    pub timed: bool,
     /// What backward will find again.
     pub saved: ViewMut<'a>,
     /// Scratch or workspace of this step.
@@ -161,6 +163,8 @@ pub struct Backward<'a> {
     pub param_diffs: Vec<Option<Out<'a>>>,
     /// As in [`Forward::rectify`].
     pub rectify: bool,
+    /// As in [`Forward::timed`].
+    pub timed: bool,
     /// What forward saved.
     pub saved: View<'a>,
     /// Scratch or workspace of this step.
@@ -247,7 +251,7 @@ impl dyn Layer {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// As [`data`](Self::data).
+    /// The same, to set that position.
     pub fn data_mut(&mut self) -> Option<&mut DataLayer> {
         (self as &mut dyn Any).downcast_mut()
     }

@@ -258,14 +258,7 @@ impl Net {
         }))
     }
 
-    /// Whether kernels are to note when they begin and end, for [`Net::take_kernel_marks`].
-    pub fn time_kernels(&mut self, wanted: bool) {
-        for planned in self.layers.iter_mut().filter_map(|layer| layer.convolution()) {
-            planned.time_kernels(wanted);
-        }
-    }
-
-    /// When each kernel last began and ended, of those that have run since this was last asked: node, operation, marks.
+    /// When each kernel last began and ended, of those that were timed since this was last asked: node, operation, marks.
     pub fn take_kernel_marks(&mut self) -> Vec<(usize, ConvOp, [Mark; 2])> {
         let mut marks = Vec::new();
         for (node, layer) in self.layers.iter_mut().enumerate() {
