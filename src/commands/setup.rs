@@ -69,16 +69,8 @@ pub(super) struct Request<'a> {
 impl<'a> Request<'a> {
     /// A test of the net with its own mini-batch.
     pub(super) fn new(command: &'static str, planning: &'a PlanningArgs, run: &'a RunArgs) -> Self {
-        Self {
-            command,
-            phase: Phase::Test,
-            batch: None,
-            planning,
-            run,
-            seed: DEFAULT_SEED,
-            notes: &[],
-            group: Group::default(),
-        }
+        let (phase, seed, group) = (Phase::Test, DEFAULT_SEED, Group::default());
+        Self { command, phase, batch: None, planning, run, seed, notes: &[], group }
     }
 }
 
