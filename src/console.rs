@@ -1,5 +1,4 @@
-//! Where output goes: text for people or one JSON object for machines on stdout, and what must not get between on
-//! stderr.
+//! Where output goes: text for people or one JSON object for machines on stdout, and what would disturb that on stderr.
 
 use crate::Error;
 use serde::Serialize;

@@ -33,8 +33,7 @@ pub enum Error {
     /// A snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// A file that cannot be used or written, a budget that no plan keeps, a kernel that does not compute what it
-    /// should.
+    /// A file that cannot be used or written, a budget that no plan keeps, a kernel that does not compute right.
     #[error("{0}")]
     Refused(String),
     /// The database of measurements.

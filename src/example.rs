@@ -2,7 +2,7 @@
 
 use crate::args::{ImageShape, NetArgs, PlanArgs, RunArgs, TimeArgs, TrainArgs};
 use crate::{Error, commands, console::tell_panics_in_a_sentence, finish, refuse};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::process::ExitCode;
 
 /// One model, and what its example does unless it is told otherwise.
@@ -10,8 +10,7 @@ use std::process::ExitCode;
 pub struct Example {
     /// The model's name, and the example's.
     pub name: &'static str,
-    /// Samples per mini-batch: few enough for a processor. The files have the papers' numbers, which are meant for
-    /// GPUs.
+    /// Samples per mini-batch: few enough for a processor. The files have the papers' numbers, for GPUs.
     pub mini_batch: usize,
     /// Iterations of `train`.
     pub train_iterations: usize,
@@ -19,12 +18,6 @@ pub struct Example {
 
 #[derive(Parser)]
 #[command(version, about = "Time, train or plan one of the models", long_about = None)]
-struct ExampleCli {
-    #[command(subcommand)]
-    command: ExampleCommand,
-}
-
-#[derive(Subcommand)]
 enum ExampleCommand {
     /// Time the net layer by layer, and show what every convolution got and why
     Time(TimeArgs),
@@ -38,9 +31,9 @@ impl Example {
     /// Reads the command line and does what it says; the exit code is that of [`crate::main`].
     pub fn main(self) -> ExitCode {
         tell_panics_in_a_sentence();
-        let matches = ExampleCli::command().name(self.name).try_get_matches();
-        match matches.and_then(|matches| ExampleCli::from_arg_matches(&matches)) {
-            Ok(cli) => finish(self.run(cli.command)),
+        let matches = ExampleCommand::command().name(self.name).try_get_matches();
+        match matches.and_then(|matches| ExampleCommand::from_arg_matches(&matches)) {
+            Ok(command) => finish(self.run(command)),
             Err(error) => refuse(&error),
         }
     }
@@ -60,8 +53,7 @@ impl Example {
         }
     }
 
-    /// Trains on synthetic images: with labels that mean nothing there is nothing to test and no snapshot worth
-    /// keeping.
+    /// Trains on synthetic images: with labels that mean nothing there is nothing to test or worth keeping.
     fn train(self, mut args: TrainArgs) -> Result<(), Error> {
         args.solver.get_or_insert_with(|| self.name.into());
         let mut notes = self.batch(&mut args.batch, &args.run);
@@ -101,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        ExampleCli::command().debug_assert();
+        ExampleCommand::command().debug_assert();
     }
 
     /// A CPU's mini-batch is no default for what a GPU's table predicts.
@@ -109,8 +101,8 @@ mod tests {
     fn only_a_cpu_gets_the_small_mini_batch() {
         let example = Example { name: "resnet18", mini_batch: 16, train_iterations: 1 };
         let chosen = |device: &str| {
-            let cli = ExampleCli::try_parse_from(["resnet18", "plan", "--device", device]).unwrap();
-            let ExampleCommand::Plan(mut args) = cli.command else { unreachable!("plan was asked for") };
+            let command = ExampleCommand::try_parse_from(["resnet18", "plan", "--device", device]).unwrap();
+            let ExampleCommand::Plan(mut args) = command else { unreachable!("plan was asked for") };
             let notes = example.defaults(&mut args.net, &mut args.run);
             (args.net.batch, notes.len())
         };

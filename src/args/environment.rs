@@ -15,8 +15,7 @@ pub(super) const DATABASE: &str = "UCUDNN_DATABASE";
 /// The GPUs that measure.
 pub(super) const DEVICES: &str = "UCUDNN_BENCHMARK_DEVICES";
 
-/// The environment variables of the original µ-cuDNN that have a meaning here, as they are set. An empty one is not
-/// set.
+/// The original µ-cuDNN's environment variables that have a meaning here, as they are set; an empty one is not.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: BTreeMap<&'static str, String>,

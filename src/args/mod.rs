@@ -54,11 +54,8 @@ pub enum Command {
     #[command(after_help = examples::INIT)]
     Init(InitArgs),
     /// Make data sets
-    Data {
-        /// What to make.
-        #[command(subcommand)]
-        command: DataCommand,
-    },
+    #[command(subcommand)]
+    Data(DataCommand),
     /// Say of which class images are
     #[command(after_help = examples::PREDICT)]
     Predict(PredictArgs),

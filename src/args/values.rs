@@ -75,8 +75,7 @@ pub(super) fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
     number(text, &format!("a whole number from 1 to {MOST}"), |number| (1..=MOST).contains(number))
 }
 
-/// Threads: results do not depend on their number, so that there may be more than this machine has; of many more, most
-/// would only wait.
+/// Threads: results do not depend on their number, which may exceed this machine's; of many more, most would only wait.
 pub(super) fn threads(text: &str) -> Result<usize, String> {
     let most = Cpu::available_threads().max(256);
     number(text, &format!("a whole number from 1 to {most}"), |threads| (1..=most).contains(threads))

@@ -59,8 +59,7 @@ impl BatchSearch {
         Ok(fitting)
     }
 
-    /// What mini-batches up to the `largest` without workspaces bring: those of whose kernels there are measurements,
-    /// or can be.
+    /// What mini-batches up to the `largest` without workspaces bring, where kernels are measured, or can be.
     pub(super) fn report(
         &self,
         origin: &mut Origin,
@@ -82,8 +81,7 @@ impl BatchSearch {
         Ok(BatchReport::new(policy, budget, largest.max(1), points))
     }
 
-    /// What `mini_batch` samples bring; nothing if they do not fit with the workspaces of their kernels, or if what was
-    /// recorded says nothing of so many.
+    /// What `mini_batch` samples bring; nothing if they do not fit with workspaces, or nothing is recorded of them.
     fn point(
         &self,
         origin: &mut Origin,

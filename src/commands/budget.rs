@@ -70,8 +70,7 @@ pub(super) struct Goal {
 }
 
 impl Goal {
-    /// The plan and the actions of net number `net` of `nets`, which share an arena, and what becomes of its feature
-    /// maps.
+    /// The plan and actions of net number `net` of `nets`, which share an arena, and what becomes of its feature maps.
     pub(super) fn plan(
         self,
         origin: &mut Origin,

@@ -6,7 +6,7 @@ use crate::{Console, Error, models::load_net};
 use files::write_atomically;
 use std::collections::BTreeMap;
 use tensor::{Cpu, Device};
-use trainer::snapshot::{NamedTensor, SnapshotError, Weights, save_tensors};
+use trainer::snapshot::{SnapshotError, Weights, save_tensors};
 use trainer::{Net, export, layers::BuildOptions, spec::Phase};
 
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
@@ -24,9 +24,8 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     match args.to {
         Target::Torchvision => {
             let tensors = export::state_dict(&net, &values)?;
-            let named = tensors.iter().map(|(name, shape, values)| (&name[..], &shape[..], &values[..]));
             let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
-            save_tensors(&args.out, &named.collect::<Vec<NamedTensor<'_>>>(), &metadata)?;
+            save_tensors(&args.out, &tensors, &metadata)?;
         }
         Target::Onnx => {
             let file = export::onnx(&net, &values)?;

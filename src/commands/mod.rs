@@ -45,7 +45,7 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Export(args) => export::export(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Init(args) => init::init(&args),
-        Command::Data { command: DataCommand::Render(args) } => render::render(&args),
+        Command::Data(DataCommand::Render(args)) => render::render(&args),
         Command::Run(args) => run::run(&args),
         Command::Devices { json } => devices::devices(json),
         Command::Model { depth, .. } => model::vgg(depth),

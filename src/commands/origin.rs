@@ -172,8 +172,7 @@ impl Origin {
         console.text(self.profiling.insert(profiling(&self.planning, kernels, options)))
     }
 
-    /// Plans `kernels`, each within a limit of its own if there are some; what was not measured is said as the user can
-    /// help it.
+    /// Plans `kernels`, each within a limit of its own if there are some; an error says what the user can do about it.
     pub(super) fn plan(
         &mut self,
         kernels: &[Kernel],

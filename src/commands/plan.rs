@@ -99,8 +99,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     console.object(&Report { layer_memory, outline, ..report })
 }
 
-/// What several GPUs bring, each of which runs `plan`: gradients are added up as soon as the first layer that has them
-/// is done.
+/// What several GPUs bring that run a plan: gradients are added up as soon as the first layer that has them is done.
 fn scaling(
     session: &mut Session,
     planned: &Planned,
@@ -202,8 +201,7 @@ fn numbered(convolutions: &[ShapeSpec]) -> Vec<ShapeSpec> {
     numbered
 }
 
-/// The kernels of `convolutions` for these operations, or for all, with feature maps of this format, in the arithmetic
-/// that is asked for.
+/// The kernels of `convolutions` for these operations, or for all, with feature maps of this format, in this `math`.
 pub(super) fn shape_kernels(
     convolutions: &[ShapeSpec],
     ops: &[ConvOp],

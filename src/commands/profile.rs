@@ -23,8 +23,7 @@ struct Report {
     out: Option<PathBuf>,
 }
 
-/// Measures what a policy needs of a net's convolutions, or others, for later runs; or takes in what was measured
-/// elsewhere.
+/// Measures what a policy needs of a net's convolutions, or others, for later runs; or takes in measurements.
 pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     let records = args.measuring.records()?;

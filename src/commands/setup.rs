@@ -69,16 +69,8 @@ pub(super) struct Request<'a> {
 impl<'a> Request<'a> {
     /// A test of the net with its own mini-batch.
     pub(super) fn new(command: &'static str, planning: &'a PlanningArgs, run: &'a RunArgs) -> Self {
-        Self {
-            command,
-            phase: Phase::Test,
-            batch: None,
-            planning,
-            run,
-            seed: DEFAULT_SEED,
-            notes: &[],
-            group: Group::default(),
-        }
+        let (phase, seed, group) = (Phase::Test, DEFAULT_SEED, Group::default());
+        Self { command, phase, batch: None, planning, run, seed, notes: &[], group }
     }
 }
 
@@ -163,8 +155,7 @@ impl Session {
         Some(kernels.iter().enumerate().map(budget).collect())
     }
 
-    /// The limit of every net's plan, as it stands in the plan: the most that the budget leaves to any kernel, if there
-    /// is one.
+    /// The limit of every net's plan, as it stands in the plan: with a budget the most that this leaves to any kernel.
     fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
         match self.budgets(kernels) {
             Some(budgets) => {
@@ -206,8 +197,7 @@ impl Session {
         (Recorded { plans, schedules }, origin)
     }
 
-    /// Measures what plans need of the nets that have none in `recorded`, and prints how much that was. Of several
-    /// ranks the first does.
+    /// Measures what plans need of nets that have none in `recorded`, and says how much that was. Rank 0 does.
     pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
         if !self.group.leads() {
             return Ok(());
@@ -345,8 +335,7 @@ pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> 
     }
 }
 
-/// Prints the policies and sums of the first net's plan, the memory of its run, and what a budget of memory allows, if
-/// there is one.
+/// Prints the policies and sums of the first net's plan, the memory of its run, and what a budget allows.
 pub(super) fn announce(
     Planned { plans, budget, schedule, .. }: &Planned,
     memory: &MemoryEstimate,

@@ -40,8 +40,7 @@ struct Report {
     advice: Advice,
 }
 
-/// Fits the model to layers at several mini-batches, finds the largest mini-batch at which swapping stalls nothing, and
-/// times that.
+/// Fits the model to layers at several mini-batches, finds the largest at which no swap stalls, and times that.
 pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     let options = [

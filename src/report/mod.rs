@@ -1,5 +1,4 @@
-//! What is printed: plain data that serialises to JSON, each with its text form. What is known without running anything
-//! is in the crate `figures`.
+//! What is printed: plain data that serialises, each with its text form. What is known without a run is in `figures`.
 
 mod header;
 mod time;

@@ -43,15 +43,13 @@ impl MemoryEstimate {
         // was resident before the nets plus all host memory counts both, what is resident now only the former, but
         // with code and tables that were not there before: the larger of the two is right.
         let outside = resident.max(at_start.map(|bytes| bytes + report.host));
-        // Of host memory nothing is foretold beside a GPU: its driver's part grows with the code that is loaded on the
-        // way.
+        // Of host memory nothing is foretold beside a GPU: its driver's part grows with code that is loaded later.
         let run_peak = outside.filter(|_| gpu.is_none()).map(|outside| outside + report.arena);
         let expected_peak = run_peak.max(peak.filter(|_| run_peak.is_some()));
         Self { report: report.clone(), resident, expected_peak, run_peak, gpu }
     }
 
-    /// The same for a run that first restores parameters and history from files, which lie in memory beside the arena
-    /// meanwhile.
+    /// The same for a run that first restores parameters and history from files, which then lie beside the arena.
     #[must_use]
     pub fn restoring(mut self) -> Self {
         let restored = self.report.parameters + self.report.history;

@@ -113,8 +113,7 @@ pub fn front_table(front: &DesirableSet, chosen: Option<usize>) -> Table {
     table
 }
 
-/// Where the time of `curve` falls, over the limit that is called `of`: some sixteen lines, with a mark at that which
-/// `limit` reaches.
+/// Where the time of `curve` falls, over the limit that is called `of`: some sixteen lines, with a mark at `limit`.
 pub fn curve_table(curve: &Curve, limit: Bytes, of: &str) -> Table {
     let mut table = Table::new([format!(">{of}"), ">ms".to_owned(), String::new()]);
     let points = curve.points();

@@ -1,5 +1,4 @@
-//! A plan: what each convolution kernel got and why, and what it adds up to; and two of them, undivided and divided, side
-//! by side.
+//! A plan: what each convolution kernel got and why, and what it adds up to; and two of them side by side.
 
 use crate::number::{deviation, ms, times};
 use crate::table::Table;

@@ -70,8 +70,7 @@ pub struct ActionSpan {
 }
 
 impl ScheduleReport {
-    /// Describes `plan`, which the policy of this name has made for `outline` within `budget`, where the rest takes
-    /// `base` of the arena.
+    /// Describes `plan`, which the policy of this name has made within `budget`, of which the rest takes `base`.
     pub fn new(policy: String, [budget, base]: [Bytes; 2], outline: &Outline, plan: &MemoryPlan) -> Self {
         let timeline = &plan.timeline;
         let spans = || std::iter::zip(&plan.actions, &timeline.spans_ms);

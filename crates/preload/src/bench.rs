@@ -13,8 +13,7 @@ use std::{collections::BTreeSet, ffi::c_int, sync::OnceLock};
 
 /// A call that takes this many times as long as one that needs no more workspace will not be chosen, and is timed once.
 const HOPELESS: f64 = 1.5;
-/// An algorithm that takes this many times as long, at a size of at least this part of the mini-batch, is not tried at
-/// larger ones.
+/// An algorithm that takes this many times as long, from this part of the mini-batch on, is tried at no larger size.
 const LOST: (f64, u32) = (3.0, 16);
 
 /// Calls that are not hopeless are timed for so long together, and so often at most.
@@ -102,8 +101,7 @@ pub(crate) fn side_by_side_ms(
     Some([settled_ms(clock, plan_ms, || launch(&call))?, plan_ms])
 }
 
-/// Milliseconds of a call that `launch` launches, which is timed once if it takes much longer than `rival_ms`; nothing
-/// if it fails.
+/// Milliseconds of a call of `launch`, timed once if it takes much longer than `rival_ms`; nothing if it fails.
 fn settled_ms(clock: &Clock, rival_ms: f64, mut launch: impl FnMut() -> bool) -> Option<f64> {
     static BUSY_SINCE: OnceLock<Instant> = OnceLock::new();
     let mut time_ms = |calls: u32| Some(clock.time_ms(|| (0..calls).all(|_| launch()))? / f64::from(calls));

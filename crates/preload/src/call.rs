@@ -56,8 +56,7 @@ impl Call {
         let Self { scalars: [alpha, beta], operands: [pa, pb, pc], workspace: (ws, len), epilogue, .. } =
             *self;
         // SAFETY: `new`'s promise; a micro-batch lies within the operands, as its samples are some of theirs. cuDNN
-        // checks the size of the workspace. The work goes to the handle's stream, like all that the caller launches
-        // with it.
+        // checks the size of the workspace. The work goes to the handle's stream, like all that its caller launches.
         unsafe {
             match epilogue {
                 None => call!(
@@ -77,12 +76,10 @@ impl Call {
         }
     }
 
-    /// cuDNN's default algorithms, of every operation: 1 if there is room for its workspace, or else 0, which needs
-    /// none.
+    /// cuDNN's default algorithms, of every operation: 1 if there is room for its workspace, else 0, which needs none.
     pub(crate) const DEFAULTS: [c_int; 2] = [1, 0];
 
-    /// Launches the whole convolution with a default: for a caller who asks for the virtual algorithm where no plan
-    /// does with the workspace.
+    /// Launches the whole convolution with a default: the virtual algorithm where no plan does with the workspace.
     pub(crate) fn launch_default(&self) -> Status {
         let launches = |&algorithm: &c_int| {
             let needed = self.workspace_bytes(algorithm);

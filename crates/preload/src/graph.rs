@@ -158,8 +158,7 @@ impl Node {
         self.attributes.keys().all(|name| these.contains(name) || is_zero(name)).then_some(self)
     }
 
-    /// A tensor that lies in memory as its dimensions and strides say, at multiples of 16 bytes; and what packs call
-    /// it.
+    /// A tensor that lies in memory as its dimensions and strides say, at multiples of 16 bytes; and its name in packs.
     fn operand(&self, is_filter: bool) -> Option<(Operand, i64)> {
         // Neither in vectors (904), nor virtual (907), nor a value (908), nor reordered (909).
         let plain = self.has_only(&[900, 901, 902, 903, 905, 906], &[907, 908, 909])?;
@@ -168,8 +167,7 @@ impl Node {
     }
 }
 
-/// Where a variant pack says that the operands with these names lie, and the workspace; nothing if it does not say just
-/// that.
+/// Where a variant pack says that the operands with these names lie, and the workspace; nothing if it says more or less.
 pub(crate) fn addresses(pack: Raw, names: &[i64; 3]) -> Option<([Raw; 3], Raw)> {
     let pack = lock(&NODES).get(&(pack as usize)).cloned()?;
     let pack = pack.has_only(&[PACK_IDS, PACK_ADDRESSES, PACK_WORKSPACE], &[])?;

@@ -69,8 +69,7 @@ macro_rules! export {
     };
 }
 
-/// The five functions of each operation. `a` and `b` are its operands and `c` its result, `pa`, `pb` and `pc` where
-/// they lie.
+/// The five functions of each operation. `a` and `b` are its operands, `c` is its result, at `pa`, `pb` and `pc`.
 macro_rules! operations {
     ($($op:ident: [$($ask:ident),*], $find_ex:ident, $workspace_size:ident, $convolve:ident;)*) => {$(
         $(export! {

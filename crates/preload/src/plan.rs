@@ -18,8 +18,7 @@ pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
     names.split(' ')
 }
 
-/// A convolution with descriptors of its micro-batches, by their size, its measurements on one GPU, and what follows
-/// from them.
+/// A convolution with descriptors of its micro-batches, by size, its measurements on one GPU, and what follows.
 pub(crate) struct Plan {
     pub(crate) signature: Signature,
     /// Of the operands, and of the convolution.

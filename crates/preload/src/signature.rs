@@ -106,8 +106,7 @@ pub(crate) fn numbers(list: &[i64]) -> Option<Vec<c_int>> {
     list.iter().map(|&number| number.try_into().ok()).collect()
 }
 
-/// Strides of elements that follow each other with the channels before the rows (0) or behind the columns (1), as cuDNN
-/// counts orders.
+/// Strides of elements in a row, channels before the rows (0) or behind the columns (1), as cuDNN counts orders.
 fn packed(dims: &[c_int], order: c_int) -> Vec<c_int> {
     let (mut axes, mut strides, mut next): (Vec<_>, _, c_int) =
         ((0..dims.len()).collect(), vec![0; dims.len()], 1);

@@ -94,8 +94,7 @@ fn signature(call: &Call) -> Option<Signature> {
     Signature::read(current_device()?, call)
 }
 
-/// The virtual algorithm, if it is worth it: faster in so much workspace than `own`, the answer of cuDNN that the
-/// caller would take.
+/// The virtual algorithm, if it is worth it: faster in so much workspace than `own`, the answer that would be taken.
 fn better(call: &Call, limit: usize, own: Option<&AlgorithmPerformance>) -> Option<AlgorithmPerformance> {
     let signature = signature(call)?;
     let number = own.and_then(|own| usize::try_from(own.algorithm).ok());
@@ -213,8 +212,7 @@ fn known(signature: &Signature) -> Option<Arc<Plan>> {
     lock(&KNOWN).get(signature)?.as_ref().ok().cloned()
 }
 
-/// Bytes of workspace of the virtual algorithm: what Find or Get said, or what a default needs, if they were asked
-/// about another convolution.
+/// Bytes of workspace of the virtual algorithm: as Find or Get said, or of a default if they were asked about others.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
     let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed));
     let default = || Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm));

@@ -119,8 +119,7 @@ impl Metrics {
     }
 }
 
-/// The log, at its end, or of a resumed training where that goes on; and whether the snapshot of iteration `first` is
-/// in it.
+/// The log, at its end, or where a resumed training goes on; and whether the snapshot of iteration `first` is in it.
 fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool)> {
     let mut has_snapshot = false;
     if is_resumed && path.exists() {

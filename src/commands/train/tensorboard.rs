@@ -12,8 +12,7 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// A new file in `folder`, of a training that begins at iteration `first`: what older files have of later ones no
-    /// longer counts.
+    /// A new file in `folder`, of a training that begins at iteration `first`: later ones in older files do not count.
     pub(super) fn create(folder: &Path, first: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let name = format!("events.out.tfevents.{}.{}.microbatch", now() as u64, process::id());

@@ -164,8 +164,7 @@ impl Panel {
         Self { x, y, marks, key: Vec::new(), height }
     }
 
-    /// Bars below each other, those of a group closer, and each group so many pixels high; the axis is made for the
-    /// longest.
+    /// Bars below each other, closer within a group, each group so many pixels high; the axis is made for the longest.
     pub(crate) fn bars(x: impl FnOnce(f64) -> Axis, bars: &[Bar], height: f64) -> Self {
         let (mut marks, mut most) = (Vec::new(), f64::MIN_POSITIVE);
         let groups: Vec<&[Bar]> = bars.chunk_by(|a, b| a.group == b.group).collect();

@@ -5,8 +5,7 @@
 //!         └─► data  (rows of numbers, for CSV and JSON)
 //! ```
 //!
-//! Lines carry their names, no legend is to be looked up; colours are those of Okabe and Ito, which people with any
-//! colour vision tell apart.
+//! Lines carry their names, no legend is to be looked up; colours are Okabe and Ito's, for any colour vision.
 
 mod axis;
 mod figure;

@@ -192,8 +192,7 @@ impl Area<'_> {
         }
     }
 
-    /// Where the text of `mark` could stand in the panel so many lines below its place: to the right, to the left, in
-    /// the middle.
+    /// Where the text of `mark` fits so many lines below its place: to the right, to the left, in the middle.
     fn beside(&self, mark: &Drawn, row: f64) -> impl Iterator<Item = Frame> + use<> {
         let ([x, y], long) = (self.at(mark.points[0]), width(&mark.text, TEXT));
         let (middle, half) = (y + row * LEADING, LEADING / 2.0);

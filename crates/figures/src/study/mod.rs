@@ -1,5 +1,4 @@
-//! The figures of the µ-cuDNN papers, and what they lack, of one net on one device. Everything follows from a cost
-//! table.
+//! The figures of the µ-cuDNN papers, and what they lack, of one net on one device: all from a cost table.
 
 mod across;
 mod claims;
@@ -217,8 +216,7 @@ impl Study {
         Some((binaries, SOLVED.lines().find_map(|line| line.strip_prefix(&programme)?.parse().ok())))
     }
 
-    /// Seconds in which all algorithms of all kernels run once at every size of a policy, identical kernels once: what
-    /// measuring them takes at least.
+    /// Seconds in which all algorithms of all different kernels run once at every size of a policy.
     fn measuring_s(&self, policy: BatchSizePolicy) -> f64 {
         let nothing = CostTable::new(self.table.device.clone());
         let measured = nothing.missing(&self.kernels, policy).into_iter();

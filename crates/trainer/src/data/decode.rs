@@ -90,8 +90,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// True if the marker that ends a JPEG image stands behind its first scan. The decoder does not say: it paints what is
-/// missing in grey. (ITU-T T.81, B.1)
+/// Whether a JPEG's end marker stands behind its first scan: decoders paint what is missing in grey. (ITU-T T.81, B.1)
 ///
 /// To look for that marker from the end would not do: thumbnails within photos have one, and some cameras append data.
 pub(super) fn is_complete(bytes: &[u8]) -> bool {

@@ -27,8 +27,7 @@ pub struct ImageData {
 
 impl ImageData {
     /// Opens a list of lines `path label`, the label being the last word (a path may have spaces in it). Paths are
-    /// relative to `root`. Blank lines do not count. Images get three channels (red, green, blue), or one if not
-    /// `is_color`.
+    /// relative to `root`. Blank lines do not count. Images are red, green and blue if `is_color`, or grey.
     ///
     /// # Errors
     /// The list cannot be read or is empty, a line of it does not parse, or the first image cannot be read.

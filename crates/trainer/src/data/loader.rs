@@ -86,8 +86,7 @@ impl Loader {
         self.cursor.position = position;
     }
 
-    /// Bytes of host memory of the data set, of the mini-batches prepared ahead, of the order of samples, and of those
-    /// samples that are read at a time.
+    /// Bytes of host memory: of data set, mini-batches prepared ahead, order of samples, and those read at a time.
     pub fn host_bytes(&self) -> u64 {
         let BatchSource { dataset, transform, options } = &*self.source;
         let facts = dataset.facts();

@@ -95,8 +95,7 @@ pub struct DataSummary {
     pub is_by_class: bool,
 }
 
-/// What is true of a set as a whole. Sets whose images differ in size (an [`ImageData`] without `new_height`) answer for
-/// their first image.
+/// What is true of a set as a whole. Of images of different sizes (no `new_height`) the first one answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DatasetFacts {
     /// Number of samples, at least one.

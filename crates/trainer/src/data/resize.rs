@@ -1,5 +1,4 @@
-//! Bilinear resizing of bytes by `fast_image_resize`, whose arithmetic is of integers: the result is the same on every
-//! processor, with and without SIMD.
+//! Bilinear resizing of bytes by `fast_image_resize`, in integers: the result is the same on every processor.
 
 use super::decode::MOST_BYTES;
 use fast_image_resize::images::{TypedImage, TypedImageRef};

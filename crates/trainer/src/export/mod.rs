@@ -7,11 +7,9 @@ mod tests;
 pub use onnx::onnx;
 
 use crate::net::graph::{Graph, Node};
+use crate::snapshot::NamedTensor;
 use crate::snapshot::modules::{fields, is_chain, modules, reads_blue_first, turn};
 use crate::{Net, NetError, spec::LayerKind};
-
-/// A tensor of a state dict: its name, shape and elements.
-pub type StateTensor = (String, Vec<usize>, Vec<f32>);
 
 /// The state dict of PyTorch for `net` with these `values`, one list for each parameter, as
 /// [`Weights::values`](crate::snapshot::Weights::values) has them. Modules are named as
@@ -20,7 +18,7 @@ pub type StateTensor = (String, Vec<usize>, Vec<f32>);
 ///
 /// # Errors
 /// A layer whose weights no module of PyTorch keeps in this form.
-pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, NetError> {
+pub fn state_dict<'v>(net: &Net, values: &'v [Vec<f32>]) -> Result<Vec<NamedTensor<'v>>, NetError> {
     let (graph, mut tensors) = (net.graph(), Vec::new());
     let chain = is_chain(graph);
     for (node, module) in graph.nodes.iter().zip(modules(graph)) {
@@ -38,11 +36,11 @@ pub fn state_dict(net: &Net, values: &[Vec<f32>]) -> Result<Vec<StateTensor>, Ne
                 shape.push(1); // the one slope of a PReLU is a vector there
             }
             let values = match &statistics {
-                Some(statistics) if blob < 2 => statistics[blob].clone(),
+                Some(statistics) if blob < 2 => statistics[blob].clone().into(),
                 _ if blob == 0 && reads_blue_first(graph, node) => {
-                    bytemuck::pod_collect_to_vec(&turn(bytemuck::cast_slice(&values[param]), &shape))
+                    bytemuck::pod_collect_to_vec(&turn(bytemuck::cast_slice(&values[param]), &shape)).into()
                 }
-                _ => values[param].clone(),
+                _ => (&values[param]).into(),
             };
             tensors.push((name, shape, values));
         }

@@ -16,8 +16,7 @@ const INT64: i64 = 7;
 /// More than protobuf can hold in one message.
 const MOST_BYTES: usize = (1 << 31) - 1;
 
-/// `net` with these `values`, one list for each parameter. It reads what the data layer brings, any number of samples,
-/// and gives what losses would read.
+/// `net` with these `values`, one list for each parameter: from any number of samples to what losses would read.
 ///
 /// # Errors
 /// A layer without counterpart in ONNX, with its name and line; more than the 2 GiB of weights that the format holds.

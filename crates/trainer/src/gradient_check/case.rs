@@ -1,6 +1,6 @@
 //! What is checked of a layer.
 
-use crate::layers::{self, BuildOptions, Role};
+use crate::layers::{self, BuildOptions, Layer};
 use crate::spec::{NetSpec, Phase};
 use std::path::Path;
 use tensor::{Device, testing::random};
@@ -70,7 +70,7 @@ impl Case {
         format!("layer {{ name: 'l' type: '{}'{blobs} {} }}", self.type_name, self.fields)
     }
 
-    pub(super) fn build(&self, device: &Device) -> Role {
+    pub(super) fn build(&self, device: &Device) -> Box<dyn Layer> {
         let net = NetSpec::parse(Path::new("case.prototxt"), &self.text()).unwrap().for_phase(self.phase);
         assert_eq!(net.warnings, [], "{}", self.text());
         let options = BuildOptions { device: device.clone(), seed: 5, synthetic: None };

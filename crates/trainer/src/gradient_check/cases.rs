@@ -81,7 +81,7 @@ fn every_layer_type_is_checked_or_has_no_gradient() {
 fn types_without_a_gradient_declare_none() {
     let accuracy = Case::new("Accuracy", "", &[&[4, 3], &[4]]);
     let shapes = accuracy.shapes.iter().map(|dims| tensor::TensorType::f32(dims)).collect::<Vec<_>>();
-    assert_eq!(accuracy.build(&cpu()).layer().declare(&shapes).unwrap().gradients, [false, false]);
+    assert_eq!(accuracy.build(&cpu()).declare(&shapes).unwrap().gradients, [false, false]);
     // The others have nothing to give a gradient to.
     let text = "layer { name: 'a' type: 'Input' top: 'a' input_param { shape { dim: 1 } } }
         layer { name: 'b' type: 'DummyData' top: 'b' dummy_data_param { shape { dim: 1 } } }

@@ -1,6 +1,6 @@
 //! What a convolution runs with in its checks.
 
-use crate::layers::{ConvolutionLayer, Role};
+use crate::layers::{ConvolutionLayer, Layer};
 use crate::testing::Candidates;
 use cudnn_layers::conv::ConvOp;
 use planner::{Bytes, Configuration, Measurement, Run};
@@ -48,7 +48,7 @@ fn configuration(micro_batches: impl IntoIterator<Item = Measurement>) -> Config
 
 /// Installs all three kernels, the two of backward with workspaces side by side as under WD; returns the scratch of
 /// each pass.
-pub(super) fn install(layer: &mut Role, device: &Device, [y, dx, dw]: &Installed) -> [Space; 2] {
+pub(super) fn install(layer: &mut dyn Layer, device: &Device, [y, dx, dw]: &Installed) -> [Space; 2] {
     let planned = layer.convolution().expect("only a convolution has configurations");
     let mut install = |op, configuration, offset| planned.install(device, op, configuration, offset).unwrap();
     let forward = install(ConvOp::Forward, y, 0);

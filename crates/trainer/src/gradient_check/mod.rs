@@ -28,7 +28,7 @@ impl Case {
     fn check(&self, device: &Device) {
         let mut layer = self.build(device);
         let shapes: Vec<TensorType> = self.shapes.iter().map(|dims| TensorType::f32(dims)).collect();
-        layer.layer().declare(&shapes).unwrap_or_else(|error| panic!("{}: {error}", self.text()));
+        layer.declare(&shapes).unwrap_or_else(|error| panic!("{}: {error}", self.text()));
         let configurations = match layer.convolution() {
             None => vec![None],
             Some(planned) => configurations(device, planned).into_iter().map(Some).collect(),

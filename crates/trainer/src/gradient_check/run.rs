@@ -168,10 +168,11 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 state: leases.writes(&state),
                 rectify: false,
+                timed: false,
                 saved: leases.write(),
                 scratch: leases.write(),
             };
-            self.layer.layer().forward(&self.device, io).unwrap();
+            self.layer.forward(&self.device, io).unwrap();
         });
         let saved = std::mem::take(&mut after[saved.start]);
         Forwarded { tops: after[tops].to_vec(), saved }
@@ -215,10 +216,11 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: leases.gradients(&trains),
                 rectify: false,
+                timed: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };
-            self.layer.layer().backward(&self.device, io).unwrap();
+            self.layer.backward(&self.device, io).unwrap();
         });
         after[bottom_diffs].iter().chain(&after[param_diffs]).cloned().collect()
     }
@@ -241,10 +243,11 @@ impl Subject<'_> {
                 params: leases.reads(params),
                 param_diffs: Vec::new(),
                 rectify: false,
+                timed: false,
                 saved: leases.read(),
                 scratch: leases.write(),
             };
-            self.layer.layer().backward(&self.device, io).unwrap();
+            self.layer.backward(&self.device, io).unwrap();
         });
         after.swap_remove(diff.start)
     }

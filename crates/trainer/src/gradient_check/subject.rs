@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::convolution::{Installed, install};
-use crate::layers::{Declaration, Role};
+use crate::layers::{Declaration, Layer};
 use tensor::{Arena, Device, Setting, Space, TensorType, testing::random};
 
 /// The iteration that random layers draw from: the third.
@@ -16,7 +16,7 @@ fn iteration(device: &Device) -> Setting<u64> {
 pub(super) struct Subject<'a> {
     pub(super) case: &'a Case,
     pub(super) configuration: Option<&'a Installed>,
-    pub(super) layer: Role,
+    pub(super) layer: Box<dyn Layer>,
     pub(super) device: Device,
     /// Where it runs, made with the first pass.
     pub(super) arena: Option<Arena>,
@@ -44,11 +44,11 @@ impl<'a> Subject<'a> {
         let device = device.clone();
         let mut layer = case.build(&device);
         let shapes: Vec<TensorType> = case.shapes.iter().map(|dims| TensorType::f32(dims)).collect();
-        let mut declaration = layer.layer().declare(&shapes).unwrap();
+        let mut declaration = layer.declare(&shapes).unwrap();
         declaration.tops.truncate(case.tops);
         let scratch = match configuration {
             None => declaration.scratch,
-            Some(configuration) => install(&mut layer, &device, configuration),
+            Some(configuration) => install(&mut *layer, &device, configuration),
         };
         let params = |learned: bool| declaration.params.iter().filter(move |param| param.learned == learned);
         let learned: Vec<Vec<f32>> =

@@ -1,12 +1,12 @@
 //! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Slice`, `Split`.
 
-use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of, order_for};
+use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of};
 use crate::error::BoxError;
 use crate::spec::{ConcatParams, SliceParams};
 use cudnn_layers::AxisExtents;
 use cudnn_layers::copy::{self, Columns};
 use cudnn_layers::eltwise::{self, Combination};
-use tensor::{Accumulate, AxisOrder, Device, Format, TensorType};
+use tensor::{Accumulate, AxisOrder, Device, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
 pub(super) struct Eltwise(pub(super) Combination);
@@ -47,10 +47,6 @@ impl Layer for Eltwise {
 pub(super) type Concat = Declared<ConcatParams, Vec<Columns>>;
 
 impl Layer for Concat {
-    fn reads(&self, _: usize, shape: &TensorType, format: Format) -> Format {
-        order_for(axis_of(shape, self.params.axis).ok(), format)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
         let axis = axis_of(first, self.params.axis)?;
@@ -120,10 +116,6 @@ fn bounds(points: &[usize], tops: usize, extent: usize) -> Result<Vec<usize>, St
 }
 
 impl Layer for Slice {
-    fn reads(&self, _: usize, shape: &TensorType, format: Format) -> Format {
-        order_for(axis_of(shape, self.params.0.axis).ok(), format)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (whole, (SliceParams { axis, points }, tops)) = (&bottoms[0], &self.params);
         let axis = axis_of(whole, *axis)?;
@@ -166,10 +158,6 @@ pub(super) struct Split {
 }
 
 impl Layer for Split {
-    fn reads(&self, _: usize, shape: &TensorType, _: Format) -> Format {
-        shape.format()
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let tops = vec![bottoms[0].clone(); self.tops];
         Ok(Declaration { tops, gradients: vec![true], ..Declaration::default() })

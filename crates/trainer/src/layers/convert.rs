@@ -21,10 +21,6 @@ impl Convert {
 }
 
 impl Layer for Convert {
-    fn reads(&self, _: usize, shape: &TensorType, _: Format) -> Format {
-        shape.format()
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         self.dims = bottoms[0].dims().to_vec();
         let Some(g) = self.blocks else { return Ok(Declaration::one(bottoms[0].in_format(self.to))) };

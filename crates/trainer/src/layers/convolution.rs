@@ -22,14 +22,13 @@ pub struct ConvolutionLayer {
     /// What x and y consist of.
     format: Format,
     installed: [Option<Installed>; 3],
-    timed: bool,
 }
 
 impl ConvolutionLayer {
     /// With feature maps of this format.
     pub(super) fn new(params: ConvolutionParams, format: Format) -> Self {
         let installed = [None, None, None];
-        Self { params, geometry: None, format, installed, timed: false }
+        Self { params, geometry: None, format, installed }
     }
 
     /// Has it read images of this shape as [blocks of pixels](space_to_depth), where that is faster: the convolution
@@ -65,10 +64,11 @@ impl ConvolutionLayer {
         operands: [tensor::View<'_>; 2],
         out: Out<'_>,
         scratch: &mut ViewMut<'_>,
+        timed: bool,
     ) -> Result<(), BoxError> {
         let Installed { runner, offset, marks } =
             self.installed[op as usize].as_mut().ok_or_else(|| format!("the {op} kernel was not planned"))?;
-        let start = self.timed.then(|| device.mark()).transpose()?;
+        let start = timed.then(|| device.mark()).transpose()?;
         let workspace = scratch.slice(*offset..*offset + runner.workspace().bytes());
         if let Err(error) = runner.run(operands, out, workspace) {
             // A GPU that failed before refuses everything; its first failure says more.
@@ -100,7 +100,7 @@ impl Layer for ConvolutionLayer {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let y = io.tops[0].reborrow().replaced();
-        self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch)?;
+        self.run(device, ConvOp::Forward, [io.bottoms[0], io.params[0]], y, &mut io.scratch, io.timed)?;
         if let Some(&b) = io.params.get(1) {
             bias::forward_in_place(device, &self.channels(), b, false, io.tops[0].reborrow());
         }
@@ -111,13 +111,13 @@ impl Layer for ConvolutionLayer {
         let (x, w, dy) = (io.bottoms[0], io.params[0], io.top_diff());
         let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
         if let Some(dw) = param_diffs.next().flatten() {
-            self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch)?;
+            self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch, io.timed)?;
         }
         if let Some(db) = param_diffs.next().flatten() {
             bias::backward(device, &self.channels(), None, dy, db);
         }
         if let Some(dx) = io.bottom_diffs.pop().flatten() {
-            self.run(device, ConvOp::BackwardData, [dy, w], dx, &mut io.scratch)?;
+            self.run(device, ConvOp::BackwardData, [dy, w], dx, &mut io.scratch, io.timed)?;
         }
         Ok(())
     }
@@ -135,8 +135,7 @@ impl ConvolutionLayer {
         Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g, self.format) }, mini_batch }
     }
 
-    /// Fixes how `op` will run, with a workspace that begins `offset` bytes into the scratch of its step. Returns the
-    /// workspace it takes.
+    /// Fixes how `op` will run, with a workspace from byte `offset` of its step's scratch on, and returns that.
     ///
     /// # Errors
     /// A configuration that does not fit the kernel, or names an unknown algorithm.
@@ -151,11 +150,6 @@ impl ConvolutionLayer {
         let workspace = runner.workspace();
         self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
         Ok(workspace)
-    }
-
-    /// Whether kernels record when they begin and end.
-    pub fn time_kernels(&mut self, wanted: bool) {
-        self.timed = wanted;
     }
 
     /// When the kernel of `op` last began and ended; `None` if kernels were not timed, or it has not run since.

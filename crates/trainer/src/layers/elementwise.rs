@@ -8,7 +8,7 @@ use cudnn_layers::dropout::{self, Dropout};
 use cudnn_layers::scale::{self, Affine, AffineGradients};
 use cudnn_layers::{AxisExtents, bias, copy};
 use files::digest::fnv1a;
-use tensor::{AxisOrder, Device, Format, TensorType, View};
+use tensor::{Device, TensorType, View};
 
 /// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign, and there adds the bias of
 /// the layer before if that is left to it.
@@ -120,11 +120,6 @@ impl DropoutLayer {
 }
 
 impl Layer for DropoutLayer {
-    /// The mask goes by the number of an element, and is to be the same in every format.
-    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
-        format.in_order(AxisOrder::Nchw)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         // Where it zeroes the data it also stops the gradient.
         Ok(Declaration { in_place: InPlace::KeepsSign, ..Declaration::one(bottoms[0].clone()) })

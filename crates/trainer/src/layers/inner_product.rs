@@ -4,16 +4,12 @@ use super::{Backward, Declaration, Declared, Forward, Layer, ParamDeclaration, a
 use crate::{error::BoxError, spec::InnerProductParams};
 use cudnn_layers::bias;
 use cudnn_layers::inner_product::{self, InnerProduct};
-use tensor::{AxisOrder, Device, Format, TensorType};
+use tensor::{Device, TensorType};
 
 /// y = x wᵀ + b over everything from `axis` on, unless the layer behind adds b. Backward needs x.
 pub(super) type InnerProductLayer = Declared<InnerProductParams, InnerProduct>;
 
 impl Layer for InnerProductLayer {
-    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
-        format.in_order(AxisOrder::Nchw)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let axis = axis_of(x, p.axis)?;

@@ -20,11 +20,12 @@ pub use tensor::Out;
 
 use crate::error::BoxError;
 use crate::spec::{Filler, LayerSpec, NetSpec};
-use tensor::{AxisOrder, Device, Format, Space, TensorType, View, ViewMut};
+use std::any::Any;
+use tensor::{Device, Space, TensorType, View, ViewMut};
 
 pub(crate) use convert::Convert;
 pub use convolution::ConvolutionLayer;
-pub use registry::{Role, build};
+pub use registry::{build, reads};
 pub use source::DataLayer;
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
@@ -135,6 +136,8 @@ pub struct Forward<'a> {
     pub state: Vec<ViewMut<'a>>,
     /// Whether the layer takes over the ReLU that follows, as far as it [declared](Declaration::absorbs).
     pub rectify: bool,
+    /// Whether kernels note when they begin and end.
+    pub timed: bool,
     /// What backward will find again.
     pub saved: ViewMut<'a>,
     /// Scratch or workspace of this step.
@@ -160,6 +163,8 @@ pub struct Backward<'a> {
     pub param_diffs: Vec<Option<Out<'a>>>,
     /// As in [`Forward::rectify`].
     pub rectify: bool,
+    /// As in [`Forward::timed`].
+    pub timed: bool,
     /// What forward saved.
     pub saved: View<'a>,
     /// Scratch or workspace of this step.
@@ -198,19 +203,12 @@ impl Absorbed {
 }
 
 /// One layer of a net.
-pub trait Layer: Send {
+pub trait Layer: Any + Send {
     /// Checks the bottoms' shapes and declares everything the graph has to know.
     ///
     /// # Errors
     /// A sentence that says what does not fit; the net adds the layer's name and line.
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String>;
-
-    /// In which format it reads bottom number `bottom`, of this shape, in a net whose feature maps are of `format`.
-    /// Where the bottom is of another, the graph puts a conversion before the layer.
-    fn reads(&self, bottom: usize, shape: &TensorType, format: Format) -> Format {
-        let _ = (bottom, shape);
-        format
-    }
 
     /// For a layer without bottoms, instead of a forward pass: puts its next data into the tops, the `iteration`th if
     /// they depend on it. It is done before everything else in an iteration, as the host's part in it, and never
@@ -239,6 +237,23 @@ pub trait Layer: Send {
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         let _ = (device, io);
         unreachable!("a layer that declares no gradient has no backward pass")
+    }
+}
+
+impl dyn Layer {
+    /// The layer as one whose kernels are planned.
+    pub fn convolution(&mut self) -> Option<&mut ConvolutionLayer> {
+        (self as &mut dyn Any).downcast_mut()
+    }
+
+    /// The layer as one that keeps its position in a data set.
+    pub fn data(&self) -> Option<&DataLayer> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// The same, to set that position.
+    pub fn data_mut(&mut self) -> Option<&mut DataLayer> {
+        (self as &mut dyn Any).downcast_mut()
     }
 }
 
@@ -285,11 +300,6 @@ impl<P: Clone, E: Default> Declared<P, E> {
 /// Axis `axis` of `shape`, where a negative one counts from the end.
 fn axis_of(shape: &TensorType, axis: i32) -> Result<usize, String> {
     shape.axis(i64::from(axis)).ok_or_else(|| format!("there is no axis {axis} in {shape}"))
-}
-
-/// What reads channels side by side, or, along another axis, the order of the file.
-fn order_for(axis: Option<usize>, format: Format) -> Format {
-    if axis == Some(1) { format } else { format.in_order(AxisOrder::Nchw) }
 }
 
 /// The extents (N, C, H, W) of images, which `reader` reads.

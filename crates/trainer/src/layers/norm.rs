@@ -2,15 +2,15 @@
 
 use super::{
     Absorbed, Backward, Declaration, Declared, Forward, Layer, Out, ParamDeclaration, Place, axis_of, images,
-    order_for, pooling::windows,
+    pooling::windows,
 };
 use crate::error::BoxError;
 use crate::spec::{BatchNormParams, Filler, LrnParams, Phase, PoolingParams, ScaleParams};
 use cudnn_layers::AxisExtents;
 use cudnn_layers::batch_norm::{self, Added, RunningSums, Statistics};
-use cudnn_layers::lrn::{self, Lrn, Region};
+use cudnn_layers::lrn::{self, Lrn};
 use cudnn_layers::scale::{self, Affine, AffineGradients};
-use tensor::{Device, Format, PoolGeometry, Space, TensorType, View};
+use tensor::{Device, PoolGeometry, Space, TensorType, View};
 
 /// `BatchNorm`: blobs 0 to 2 are Caffe's running mean, variance and factor; with NVIDIA's `scale_bias`, 3 and 4 are
 /// scale and bias. Backward needs the bottom, and the mean and inverse standard deviation that forward saved. A second
@@ -129,14 +129,6 @@ fn affine_gradients(diffs: Vec<Option<Out<'_>>>) -> AffineGradients<'_> {
 pub(super) type Scale = Declared<ScaleParams, AxisExtents>;
 
 impl Layer for Scale {
-    fn reads(&self, bottom: usize, shape: &TensorType, format: Format) -> Format {
-        let per_channel = self.params.num_axes == 1 && axis_of(shape, self.params.axis) == Ok(1);
-        match bottom {
-            0 => order_for(per_channel.then_some(1), format),
-            _ => Format::F32,
-        }
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (x, p) = (&bottoms[0], &self.params);
         let axis = axis_of(x, p.axis)?;
@@ -202,10 +194,6 @@ impl LrnLayer {
 }
 
 impl Layer for LrnLayer {
-    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
-        order_for((self.params.norm_region == Region::AcrossChannels).then_some(1), format)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         self.extents = images("LRN", x)?;

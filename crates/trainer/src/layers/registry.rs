@@ -1,4 +1,4 @@
-//! From a layer's specification to the layer.
+//! From a layer's specification to the layer, and to the formats that it reads.
 
 use super::combine::{Concat, Eltwise, Slice, Split};
 use super::elementwise::{DropoutLayer, Elementwise, PRelu};
@@ -6,53 +6,23 @@ use super::norm::{BatchNorm, LrnLayer, Scale};
 use super::softmax::{Accuracy, Objective, Softmax, SoftmaxWithLoss};
 use super::source::{DataLayer, FilledData};
 use super::{
-    BuildOptions, Convert, Layer, Place, convolution::ConvolutionLayer, inner_product::InnerProductLayer,
-    pooling::Pooling, shape::Reshape,
+    BuildOptions, Convert, Layer, Place, axis_of, convolution::ConvolutionLayer,
+    inner_product::InnerProductLayer, pooling::Pooling, shape::Reshape,
 };
 use crate::error::{BoxError, NetError};
-use crate::spec::{Filler, LayerKind, LayerSpec, NetSpec, layer_types};
+use crate::spec::{Filler, LayerKind, LayerSpec, NetSpec, Region, layer_types};
 use cudnn_layers::activation::Activation;
-
-/// A layer, by what its net does with it besides its passes.
-pub enum Role {
-    /// Nothing.
-    Plain(Box<dyn Layer>),
-    /// Plans its kernels.
-    Convolution(Box<ConvolutionLayer>),
-    /// Keeps its position in a data set.
-    Data(Box<DataLayer>),
-}
-
-impl Role {
-    /// The layer itself.
-    pub fn layer(&mut self) -> &mut dyn Layer {
-        match self {
-            Self::Plain(layer) => &mut **layer,
-            Self::Convolution(layer) => &mut **layer,
-            Self::Data(layer) => &mut **layer,
-        }
-    }
-
-    /// The layer as one whose kernels are planned.
-    pub fn convolution(&mut self) -> Option<&mut ConvolutionLayer> {
-        if let Self::Convolution(layer) = self { Some(layer) } else { None }
-    }
-
-    /// The layer as one that reads a data set.
-    pub fn data(&self) -> Option<&DataLayer> {
-        if let Self::Data(layer) = self { Some(layer) } else { None }
-    }
-}
+use tensor::{AxisOrder, Format, TensorType};
 
 macro_rules! make_layers {
     ($place:ident; $(
-        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $role:ident($layer:expr); $doc:literal
+        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $layer:expr; $doc:literal
     )*) => {
         /// The layer that its kind's row in [`layer_types`] makes.
-        fn make($place: &Place<'_>) -> Result<Role, BoxError> {
-            Ok(match &$place.layer.kind {
-                $(LayerKind::$name $(($params))? => Role::$role(Box::new($layer)),)*
-            })
+        fn make($place: &Place<'_>) -> Result<Box<dyn Layer>, BoxError> {
+            match &$place.layer.kind {
+                $(LayerKind::$name $(($params))? => Ok(Box::new($layer)),)*
+            }
         }
     };
 }
@@ -63,6 +33,34 @@ layer_types!(make_layers);
 ///
 /// # Errors
 /// Data that cannot be opened; the message names the layer and its line.
-pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Role, NetError> {
+pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, NetError> {
     make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error))
+}
+
+/// In which format a layer of this kind reads bottom number `bottom`, of this shape, in a net whose feature maps are of
+/// `format`. Where the bottom is of another, the graph puts a conversion before the layer.
+pub fn reads(kind: &LayerKind, bottom: usize, shape: &TensorType, format: Format) -> Format {
+    use LayerKind::*;
+    let of_files = format.in_order(AxisOrder::Nchw);
+    // What reads channels side by side, or, along another axis, the order of the file.
+    let along = |axis: i32| if axis_of(shape, axis) == Ok(1) { format } else { of_files };
+    match kind {
+        Convert | Split => shape.format(),
+        // Such as labels, of which BF16 has no more than the first 256 exactly.
+        _ if shape.rank() == 1 && shape.format() == Format::F32 => Format::F32,
+        // Factors and labels are no feature maps.
+        Scale(_) | SoftmaxWithLoss(_) | Accuracy(_) if bottom > 0 => Format::F32,
+        Objective => Format::F32,
+        Scale(params) if params.num_axes == 1 => along(params.axis),
+        Concat(params) => along(params.axis),
+        Slice(params) => along(params.axis),
+        LRN(params) if params.norm_region == Region::AcrossChannels => format,
+        // The mask goes by the number of an element, and is to be the same in every format.
+        Dropout(_) => of_files,
+        // Scores lie as their labels do.
+        Softmax(_) | SoftmaxWithLoss(_) | Accuracy(_) => of_files,
+        Flatten(_) | Reshape(_) => shape.format().in_order(AxisOrder::Nchw),
+        Scale(_) | LRN(_) | InnerProduct(_) => of_files,
+        _ => format,
+    }
 }

@@ -4,7 +4,7 @@ use super::{Backward, Declaration, Forward, InPlace, Layer, axis_of};
 use crate::error::BoxError;
 use crate::spec::{FlattenParams, ReshapeParams};
 use cudnn_layers::copy;
-use tensor::{AxisOrder, Device, Format, TensorType, geometry::elements};
+use tensor::{Device, TensorType, geometry::elements};
 
 /// How the extents change.
 pub(super) enum Reshape {
@@ -56,10 +56,6 @@ fn reshaped(params: &ReshapeParams, x: &TensorType) -> Result<TensorType, String
 }
 
 impl Layer for Reshape {
-    fn reads(&self, _: usize, shape: &TensorType, _: Format) -> Format {
-        shape.format().in_order(AxisOrder::Nchw)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let top = match self {
             Self::Flatten(params) => flattened(params, &bottoms[0]),

@@ -6,16 +6,12 @@ use crate::spec::{AccuracyParams, LayerSpec, SoftmaxParams, SoftmaxWithLossParam
 use cudnn_layers::activation::{self, Activation};
 use cudnn_layers::softmax::{self, LossOptions};
 use cudnn_layers::{AxisExtents, copy};
-use tensor::{AxisOrder, Device, Format, Space, TensorType};
+use tensor::{Device, Space, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
 pub(super) type Softmax = Declared<SoftmaxParams, AxisExtents>;
 
 impl Layer for Softmax {
-    fn reads(&self, _: usize, _: &TensorType, format: Format) -> Format {
-        format.in_order(AxisOrder::Nchw)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         self.extents = classes(&bottoms[0], self.params.axis)?;
         Ok(Declaration { needs_top: Need::Values, ..Declaration::one(bottoms[0].clone()) })
@@ -54,10 +50,6 @@ impl SoftmaxWithLoss {
 }
 
 impl Layer for SoftmaxWithLoss {
-    fn reads(&self, bottom: usize, _: &TensorType, format: Format) -> Format {
-        scores_or_labels(bottom, format)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.axis)?;
         check_labels(&extents, bottoms)?;
@@ -98,10 +90,6 @@ impl Layer for SoftmaxWithLoss {
 pub(super) struct Objective(pub(super) f32);
 
 impl Layer for Objective {
-    fn reads(&self, _: usize, _: &TensorType, _: Format) -> Format {
-        Format::F32
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         let scratch = [Space::NONE, x.space()];
@@ -131,10 +119,6 @@ impl Layer for Objective {
 pub(super) type Accuracy = Declared<AccuracyParams, AxisExtents>;
 
 impl Layer for Accuracy {
-    fn reads(&self, bottom: usize, _: &TensorType, format: Format) -> Format {
-        scores_or_labels(bottom, format)
-    }
-
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let extents = classes(&bottoms[0], self.params.axis)?;
         check_labels(&extents, bottoms)?;
@@ -153,11 +137,6 @@ impl Layer for Accuracy {
         softmax::accuracy(device, &self.extents, top_k, ignore_label, scores, labels, all, each)?;
         Ok(())
     }
-}
-
-/// Scores in the order in which labels lie, and labels in single precision.
-fn scores_or_labels(bottom: usize, format: Format) -> Format {
-    if bottom == 0 { format.in_order(AxisOrder::Nchw) } else { Format::F32 }
 }
 
 fn classes(scores: &TensorType, axis: i32) -> Result<AxisExtents, String> {

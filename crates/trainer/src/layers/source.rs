@@ -9,8 +9,7 @@ use tensor::{Device, Staging, TensorType, ViewMut};
 
 /// `Data` and `ImageData`: mini-batches of a data set, prepared by a background thread.
 ///
-/// Or, if `constant`, synthetic data instead of a data set: one mini-batch, made once, so that timing sees the net and
-/// not its data.
+/// Or, if `constant`, one mini-batch of synthetic data, made once, so that timing sees the net and not its data.
 pub struct DataLayer {
     loader: Loader,
     constant: bool,
@@ -168,8 +167,7 @@ pub(super) struct FilledData {
 }
 
 impl FilledData {
-    /// Of `fillers`, one for each top or for all; of an `Input` numbers that are made once, until a program writes
-    /// others there.
+    /// Of `fillers`, one for each top or for all; of an `Input` made once, until a program writes others there.
     pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], is_input: bool) -> Self {
         let top = |top| (TensorType::f32(of_top::<Vec<usize>>(shapes, top)), *of_top(fillers, top));
         let tops: Vec<_> = (0..place.layer.tops.len()).map(top).collect();

@@ -1,7 +1,7 @@
 //! From a list of layers to a graph: blobs in single assignment, who needs a gradient, who runs in place.
 
 use crate::error::NetError;
-use crate::layers::{Absorbed, Convert, Declaration, InPlace, Need, ParamDeclaration, Role};
+use crate::layers::{Absorbed, Convert, Declaration, InPlace, Layer, Need, ParamDeclaration, reads};
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
 use std::collections::HashMap;
 use tensor::{Accumulate, ConvGeometry, Format, Space, TensorType, geometry::elements};
@@ -107,10 +107,10 @@ impl Graph {
     /// name, a shape that does not fit or is larger than any memory, a shared parameter of another shape.
     pub fn build(
         spec: &NetSpec,
-        layers: Vec<Role>,
+        layers: Vec<Box<dyn Layer>>,
         format: Format,
         backward: bool,
-    ) -> Result<(Self, Vec<Role>), NetError> {
+    ) -> Result<(Self, Vec<Box<dyn Layer>>), NetError> {
         let mut builder = Builder::new(spec, format);
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
             builder.add(layer_spec, layer)?;
@@ -212,7 +212,7 @@ struct Builder<'a> {
     format: Format,
     graph: Graph,
     /// That of every node.
-    layers: Vec<Role>,
+    layers: Vec<Box<dyn Layer>>,
     /// What values were converted to.
     converted: HashMap<(ValueId, Format, Option<ConvGeometry>), ValueId>,
     /// The node of every layer's name.
@@ -230,7 +230,7 @@ impl<'a> Builder<'a> {
         Self { spec, format, graph, layers, converted, nodes, current, shared }
     }
 
-    fn add(&mut self, spec: &'a LayerSpec, mut layer: Role) -> Result<(), NetError> {
+    fn add(&mut self, spec: &'a LayerSpec, mut layer: Box<dyn Layer>) -> Result<(), NetError> {
         if let Some(&other) = self.nodes.get(spec.name.as_str()) {
             let place = &self.graph.nodes[other].spec.location;
             let message =
@@ -241,10 +241,7 @@ impl<'a> Builder<'a> {
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
         for (index, bottom) in bottoms.iter_mut().enumerate() {
             let shape = &self.graph.values[*bottom].shape;
-            // Such as labels, of which BF16 has no more than the first 256.
-            let is_vector = shape.rank() == 1 && shape.format() == Format::F32;
-            let format = if is_vector { Format::F32 } else { self.format };
-            let wanted = layer.layer().reads(index, shape, format);
+            let wanted = reads(&spec.kind, index, shape, self.format);
             let blocks =
                 layer.convolution().filter(|_| self.is_data(*bottom)).and_then(|c| c.read_blocks(shape));
             *bottom = self.converted(spec, *bottom, (wanted, blocks))?;
@@ -253,7 +250,7 @@ impl<'a> Builder<'a> {
         self.nodes.insert(&spec.name, index);
         let shapes: Vec<TensorType> =
             bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
-        let declaration = layer.layer().declare(&shapes).map_err(|message| NetError::layer(spec, message))?;
+        let declaration = layer.declare(&shapes).map_err(|message| NetError::layer(spec, message))?;
         let params = self.params(spec, &declaration.params)?;
         let tops = (spec.tops.iter().zip(&declaration.tops))
             .map(|(name, shape)| self.top(spec, name, shape, index))
@@ -266,7 +263,7 @@ impl<'a> Builder<'a> {
     fn push(
         &mut self,
         spec: &LayerSpec,
-        layer: Role,
+        layer: Box<dyn Layer>,
         declaration: Declaration,
         (bottoms, tops, params): (Vec<ValueId>, Vec<ValueId>, Vec<usize>),
     ) {
@@ -295,8 +292,7 @@ impl<'a> Builder<'a> {
         producer.bottoms.is_empty() && !self.spec.force_backward
     }
 
-    /// `value` in this format, or as the blocks of this convolution, in which `reader` reads it: itself, or what a
-    /// layer converts it to.
+    /// `value` in this format, or as this convolution's blocks, for `reader`: itself, or what a layer makes of it.
     fn converted(
         &mut self,
         reader: &LayerSpec,
@@ -317,9 +313,8 @@ impl<'a> Builder<'a> {
         // Who asks for the blob wants no blocks.
         let top_name = if blocks.is_some() { name.clone() } else { blob.clone() };
         let spec = LayerSpec::new(name, LayerKind::Convert, blobs, reader.location.clone());
-        let mut layer = Role::Plain(Box::new(Convert::new(format, blocks)));
-        let declaration =
-            layer.layer().declare(&[shape]).map_err(|message| NetError::layer(&spec, message))?;
+        let mut layer = Box::new(Convert::new(format, blocks));
+        let declaration = layer.declare(&[shape]).map_err(|message| NetError::layer(&spec, message))?;
         let top = self.value(&top_name, &declaration.tops[0], self.graph.nodes.len());
         self.push(&spec, layer, declaration, (vec![value], vec![top], Vec::new()));
         self.converted.insert((value, format, blocks), top);

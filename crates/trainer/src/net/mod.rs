@@ -11,7 +11,7 @@ pub(crate) mod tests;
 
 use crate::data::Loader;
 use crate::error::NetError;
-use crate::layers::{self, BuildOptions, DataLayer, Need, Role};
+use crate::layers::{self, BuildOptions, DataLayer, Layer, Need};
 use crate::spec::{LayerKind, NetSpec, Phase};
 use cudnn_layers::conv::ConvOp;
 use graph::{Graph, Node, Param, Value, ValueId};
@@ -27,7 +27,7 @@ pub struct Net {
     name: String,
     phase: Phase,
     graph: Graph,
-    layers: Vec<Role>,
+    layers: Vec<Box<dyn Layer>>,
     /// For each node, whether its constant tops are filled.
     filled: Vec<bool>,
     device: Device,
@@ -45,7 +45,7 @@ pub struct Net {
 }
 
 /// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, in its turn.
-fn check_labels(graph: &Graph, layers: &[Role]) -> Result<(), NetError> {
+fn check_labels(graph: &Graph, layers: &[Box<dyn Layer>]) -> Result<(), NetError> {
     let Graph { nodes, values, .. } = graph;
     for node in nodes {
         let (axis, ignored) = match &node.spec.kind {
@@ -151,7 +151,7 @@ impl Net {
     /// Continues reading the data of layer `name` at `position`.
     pub fn set_position(&mut self, name: &str, position: u64) {
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
-            if let (true, Role::Data(data)) = (node.spec.name == name, layer) {
+            if let (true, Some(data)) = (node.spec.name == name, layer.data_mut()) {
                 data.set_position(position);
             }
         }
@@ -258,14 +258,7 @@ impl Net {
         }))
     }
 
-    /// Whether kernels are to note when they begin and end, for [`Net::take_kernel_marks`].
-    pub fn time_kernels(&mut self, wanted: bool) {
-        for planned in self.layers.iter_mut().filter_map(|layer| layer.convolution()) {
-            planned.time_kernels(wanted);
-        }
-    }
-
-    /// When each kernel last began and ended, of those that have run since this was last asked: node, operation, marks.
+    /// When each kernel last began and ended, of those that were timed since this was last asked: node, operation, marks.
     pub fn take_kernel_marks(&mut self) -> Vec<(usize, ConvOp, [Mark; 2])> {
         let mut marks = Vec::new();
         for (node, layer) in self.layers.iter_mut().enumerate() {

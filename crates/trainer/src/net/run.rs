@@ -26,12 +26,13 @@ impl Net {
         at: usize,
         (number, iteration): (u64, View<'_>),
         accumulate: Accumulate,
+        timed: bool,
     ) -> Result<(), NetError> {
         let action = layout.places.schedule.actions[at];
         let (Action::Forward(node) | Action::Recompute(node) | Action::Backward(node)) = action else {
             panic!("{action:?} is done by no layer");
         };
-        let requests = Requests { net: self, layout, arena, node, at };
+        let requests = Requests { net: self, layout, arena, node, at, timed };
         let result = match action {
             _ if requests.is_done_already(action) => Ok(()),
             Action::Backward(_) => requests.backward(iteration, accumulate),
@@ -74,6 +75,7 @@ struct Requests<'a> {
     arena: &'a mut Arena,
     node: usize,
     at: usize,
+    timed: bool,
 }
 
 impl Requests<'_> {
@@ -87,17 +89,17 @@ impl Requests<'_> {
     }
 
     fn upload(self, number: u64) -> Result<(), BoxError> {
-        let Requests { net, layout, arena, node, at } = self;
+        let Requests { net, layout, arena, node, at, .. } = self;
         let tops: Vec<Span> =
             net.graph.nodes[node].tops.iter().map(|&value| layout.data(value, at)).collect();
         let (_, tops) = arena.lease_all(&[], &tops)?;
-        net.layers[node].layer().upload(&net.device, number, tops)?;
+        net.layers[node].upload(&net.device, number, tops)?;
         net.filled[node] = net.graph.nodes[node].declaration.constant;
         Ok(())
     }
 
     fn forward(self, iteration: View<'_>, repeat: bool) -> Result<(), BoxError> {
-        let Requests { net, layout, arena, node: index, at } = self;
+        let Requests { net, layout, arena, node: index, at, timed } = self;
         let node = &net.graph.nodes[index];
         let bottoms = if node.in_place { &[][..] } else { &node.bottoms };
         let (learned, state) = net.learned_and_state(node);
@@ -117,14 +119,15 @@ impl Requests<'_> {
             params: reads.collect(),
             state: writes.by_ref().take(state.len()).collect(),
             rectify: node.rectify,
+            timed,
             saved: writes.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
-        net.layers[index].layer().forward(&net.device, io)
+        net.layers[index].forward(&net.device, io)
     }
 
     fn backward(self, iteration: View<'_>, accumulate: Accumulate) -> Result<(), BoxError> {
-        let Requests { net, layout, arena, node: index, at } = self;
+        let Requests { net, layout, arena, node: index, at, timed } = self;
         let graph = &net.graph;
         let node = &graph.nodes[index];
         let bottoms = &node.bottoms[..node.declaration.bottoms_read(node.bottoms.len())];
@@ -163,10 +166,11 @@ impl Requests<'_> {
             params: reads.by_ref().take(learned.len()).collect(),
             param_diffs: gradients(&param_diffs, &mut writes),
             rectify: node.rectify,
+            timed,
             saved: reads.next().expect(LEASED),
             scratch: writes.next().expect(LEASED),
         };
-        net.layers[index].layer().backward(&net.device, io)
+        net.layers[index].backward(&net.device, io)
     }
 }
 

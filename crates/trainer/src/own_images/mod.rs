@@ -48,8 +48,7 @@ impl Recipe {
 
     /// Adapts `text`, which is that of `template`, to the images of `survey`, and names the layers that are new: those
     /// before the losses. They have as many outputs as there are classes, and other names than before, so that weights
-    /// that are copied by name leave them alone. Layers that read data are replaced, and accuracies that would always
-    /// be 1 left out.
+    /// that are copied by name leave them alone. Data layers are replaced, accuracies that are always 1 left out.
     ///
     /// # Errors
     /// In a sentence: the net learns no classes, or is written in a way that cannot be adapted.

@@ -70,8 +70,7 @@ pub enum PlanOrigin {
 }
 
 impl PlanRecord {
-    /// The plan of each of `nets` that is good for it on its device and was made with its `options`, and what that
-    /// means for the first.
+    /// The plan of each of `nets` that fits it, its device and `options`, and what that means for the first.
     pub fn plans(
         &self,
         nets: &mut [Net],

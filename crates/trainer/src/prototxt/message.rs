@@ -22,8 +22,7 @@ pub struct Field {
     pub value: FieldValue,
 }
 
-/// The value of a [`Field`]. Without a schema `1` may be an integer, a real number or a boolean: what a word is, the
-/// reader of the field decides.
+/// The value of a [`Field`]. Without a schema `1` may be an integer, a real number or a boolean: its reader decides.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldValue {
     /// `{ … }` or `< … >`

@@ -1,6 +1,6 @@
 //! How long each layer, the update and copies take: measured one at a time, which takes no memory of the whole net.
 
-use super::{Execution, NetRun, slab::Slab};
+use super::{Execution, MiniBatch, NetRun, slab::Slab};
 use crate::net::{Net, RunLayout};
 use crate::{error::NetError, group::Group, net::graph::Node, time};
 use memory::{Action, ArenaLayout, Buffer, Outline, Schedule};
@@ -52,7 +52,6 @@ pub fn measure(
     let mut running =
         NetRun { nets: vec![net], plans: vec![plan], schedules: None, layout, group: Group::default() }
             .start(1)?;
-    running.nets[0].time_kernels(true);
     running.begin(&time::iteration(0))?;
     for ((key, node), layout) in new.into_iter().zip(layouts) {
         running.layout = layout;
@@ -62,7 +61,6 @@ pub fn measure(
     let update_ms = if outline.updates { running.time_action(0)?[0] } else { 0.0 };
     let (copied, launch_ms) = running.copied()?;
     running.nets[0].check()?;
-    running.nets[0].time_kernels(false);
     let passes = keys.iter().map(|key| key.as_ref().map_or([0.0; 3], |key| known[key])).collect();
     let net = running.into_nets().pop().expect("one net is measured");
     Ok((LayerTimes { passes, update_ms, copied, launch_ms }, net))
@@ -119,7 +117,9 @@ impl Execution {
         let device = self.device.clone();
         let launches = if matches!(device, Device::Cpu(_)) { 1 } else { LAUNCHES };
         let act = |running: &mut Self, count: usize| {
-            device.run(|| (0..count).try_for_each(|_| running.act(0, at, 0, &time::iteration(0))))
+            let mut timed = |_| Ok(());
+            let batch = MiniBatch { observer: Some(&mut timed), ..time::iteration(0) };
+            device.run(move || (0..count).try_for_each(|_| running.act(0, at, 0, &batch)))
         };
         // What is loaded on the way is loaded now.
         act(self, 1)?;

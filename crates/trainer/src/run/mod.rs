@@ -33,7 +33,7 @@ pub struct MiniBatch<'a> {
     /// How the parameters are updated at its end, if they are. A GPU records the work again for another rule or weight
     /// decay, but not for another rate.
     pub update: Option<Update>,
-    /// Told of every action once it is launched. With an observer, nothing is recorded and replayed.
+    /// Told of every action once it is launched. With an observer kernels and copies are timed, and nothing is replayed.
     pub observer: Option<Observer<'a>>,
 }
 
@@ -173,12 +173,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Whether to note when copies begin and end, and when what waited for them goes on.
-    pub(crate) fn time_copies(&mut self, wanted: bool) {
-        self.slab.time_copies(wanted);
-    }
-
-    /// Those points of the last iteration, by action: two of a copy, one of computation that waited.
+    /// When copies began and ended in the last iteration with an observer, by action; of computation that waited, when
+    /// it went on.
     pub(crate) fn take_copy_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
         self.slab.take_marks()
     }
@@ -195,8 +191,7 @@ impl Execution {
     /// What a layer reports of its data, with the layer's name, and what the observer returns.
     ///
     /// # Panics
-    /// If an update clips or adds up gradients, or is that of several ranks, and the net was not built for a training
-    /// that does so.
+    /// If an update clips or adds up gradients, or is that of several ranks, and the net was built for none that does.
     pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
         self.group().check()?;
         self.begin(&batch)?;
@@ -278,11 +273,12 @@ impl Execution {
         let action = schedule.actions[at];
         // What came before `start` was done before the copy streams began.
         let others = schedule.waits[at].iter().filter(|&&other| other >= start);
-        self.slab.wait((at, action), others.map(|&other| (net, other)))?;
+        let timed = batch.observer.is_some();
+        self.slab.wait((at, action), others.map(|&other| (net, other)), timed)?;
         match action {
             Action::Forward(_) | Action::Backward(_) | Action::Recompute(_) => {
                 let iteration = (batch.number, self.number.view());
-                self.nets[net].compute(layout, &mut self.arena, at, iteration, batch.accumulate)?;
+                self.nets[net].compute(layout, &mut self.arena, at, iteration, batch.accumulate, timed)?;
             }
             Action::Offload(buffer) | Action::Prefetch(buffer) => {
                 let place = |place| layout.find(buffer, place, at).expect("a copy has both its places");
@@ -292,7 +288,7 @@ impl Execution {
             Action::Update(first, end) => self.update(net, first..end, batch)?,
             Action::Hold(_) => {}
         }
-        Ok(self.slab.note((net, at), action)?)
+        Ok(self.slab.note((net, at), action, timed)?)
     }
 
     /// Adds the loss of a mini-batch to those before it, and if it is the last, updates `params`, whose gradients are

@@ -25,8 +25,8 @@ pub(super) struct Copies {
     forked: Event,
     joined: [Event; 2],
     memory: Pinned,
-    /// What [`Slab::take_marks`] takes, if anyone wants to know.
-    marks: Option<HashMap<usize, Vec<Mark>>>,
+    /// What [`Slab::take_marks`] takes.
+    marks: HashMap<usize, Vec<Mark>>,
 }
 
 impl Slab {
@@ -60,6 +60,7 @@ impl Slab {
         &mut self,
         (at, action): (usize, Action),
         others: impl Iterator<Item = (usize, usize)>,
+        timed: bool,
     ) -> Result<(), CudaError> {
         let Self::Pinned(Some(copies)) = self else { return Ok(()) };
         let mut waits = false;
@@ -67,32 +68,25 @@ impl Slab {
             waits = true;
             copies.stream(action).wait(&copies.ends[&other])?;
         }
-        copies.mark(at, action, waits || action.stream() != StreamKind::Compute)
+        copies.mark(at, action, timed && (waits || action.stream() != StreamKind::Compute))
     }
 
     /// Notes the end of `action`, which others wait for.
-    pub(super) fn note(&mut self, key: (usize, usize), action: Action) -> Result<(), CudaError> {
+    pub(super) fn note(&mut self, key: (usize, usize), action: Action, timed: bool) -> Result<(), CudaError> {
         let Self::Pinned(Some(copies)) = self else { return Ok(()) };
         if !copies.ends.contains_key(&key) {
             let end = copies.stream(action).event()?;
             copies.ends.insert(key, end);
         }
         copies.ends[&key].record()?;
-        copies.mark(key.1, action, action.stream() != StreamKind::Compute)
+        copies.mark(key.1, action, timed && action.stream() != StreamKind::Compute)
     }
 
-    /// Whether to note when copies begin and end, and when computation that waited goes on, for [`Slab::take_marks`].
-    pub(super) fn time_copies(&mut self, wanted: bool) {
-        if let Self::Pinned(Some(copies)) = self {
-            copies.marks = wanted.then(HashMap::new);
-        }
-    }
-
-    /// Since this was last asked: of copies, by number, their beginnings and ends, of computation that waited when it
-    /// went on. Nothing beside a processor, whose copies are done when they are launched.
+    /// Of what was timed since this was last asked: of copies, by number, their beginnings and ends, of computation that
+    /// waited when it went on. Nothing beside a processor, whose copies are done when they are launched.
     pub(super) fn take_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
         match self {
-            Self::Pinned(Some(copies)) => copies.marks.as_mut().map(std::mem::take).unwrap_or_default(),
+            Self::Pinned(Some(copies)) => std::mem::take(&mut copies.marks),
             _ => HashMap::new(),
         }
     }
@@ -136,16 +130,16 @@ impl Copies {
         let streams = [cuda.new_stream()?, cuda.new_stream()?];
         let joined = [streams[0].event()?, streams[1].event()?];
         let (forked, memory) = (cuda.stream().event()?, Pinned::new(cuda.stream(), len)?);
-        let (ends, marks) = (HashMap::new(), None);
+        let (ends, marks) = (HashMap::new(), HashMap::new());
         Ok(Self { cuda: cuda.clone(), streams, ends, forked, joined, memory, marks })
     }
 
-    /// Notes this point of the stream of action number `at`, if it is `wanted` and anyone wants to know.
+    /// Notes this point of the stream of action number `at`, if it is `wanted`.
     fn mark(&mut self, at: usize, action: Action, wanted: bool) -> Result<(), CudaError> {
-        if wanted && self.marks.is_some() {
+        if wanted {
             let event = self.stream(action).event()?;
             event.record()?;
-            self.marks.get_or_insert_default().entry(at).or_default().push(Mark::Cuda(event));
+            self.marks.entry(at).or_default().push(Mark::Cuda(event));
         }
         Ok(())
     }

@@ -23,8 +23,7 @@ pub fn read_csv(file: &Path) -> Result<Vec<ShapeSpec>, SpecError> {
 }
 
 /// Reads a list of convolutions: a line of column names, in any order, or DeepBench's columns in their order without
-/// one, `source` before them or not. Empty lines and lines that begin with `#` are skipped. Convolutions are named
-/// `source:line`.
+/// one, `source` before them or not. Empty lines and lines that begin with `#` do not count. Names are `source:line`.
 ///
 /// # Errors
 /// With the line that is no convolution.

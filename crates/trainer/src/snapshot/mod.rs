@@ -2,8 +2,7 @@
 //!
 //! A snapshot of iteration k is two files: [`weights_path`] holds the parameters of the net alone, for other programs,
 //! too; [`state_path`] holds what a resumed run needs besides, the solver's history tensors and, as JSON in the
-//! metadata, a [`SolverState`] and the plans of its nets. A file appears under its name only when it is complete and on
-//! the disk.
+//! metadata, a [`SolverState`] and the plans of its nets. A file has its name once it is whole and on the disk.
 
 mod caffemodel;
 mod copied;
@@ -16,6 +15,7 @@ mod tensors;
 mod tests;
 mod weights;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 pub use copied::{CopiedFile, CopiedWeights, Weights};
@@ -28,7 +28,7 @@ pub(crate) use weights::CLASSES;
 pub use weights::load_weights;
 
 /// A tensor to be saved: its name, its shape and its elements in row-major order.
-pub type NamedTensor<'a> = (&'a str, &'a [usize], &'a [f32]);
+pub type NamedTensor<'a> = (String, Vec<usize>, Cow<'a, [f32]>);
 
 /// `<prefix>_iter_<k>.safetensors`.
 pub fn weights_path(prefix: &Path, iteration: u64) -> PathBuf {

@@ -2,8 +2,7 @@
 //!
 //! A layer is the module of its name, so that a net whose layers are named after the modules of a PyTorch model
 //! (`layer1.0.conv1`) takes its weights: torchvision's ResNets, DenseNets and GoogLeNet. In a chain, such as AlexNet
-//! and VGG, it may also be `features.N` or `classifier.N`, where torchvision counts the layers before the classifier,
-//! and from there on.
+//! and VGG, it may also be `features.N` or `classifier.N`, where torchvision counts the layers of these two parts.
 
 use crate::net::graph::{Graph, Node};
 use crate::spec::LayerKind;

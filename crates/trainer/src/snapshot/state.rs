@@ -95,8 +95,7 @@ pub fn save_solver_state(
 /// Reads the state and the history tensors.
 ///
 /// # Errors
-/// Those of [`load_tensors`]; [`SnapshotError::Refused`] if the file holds no solver state (a file of weights,
-/// perhaps).
+/// Those of [`load_tensors`]; [`SnapshotError::Refused`] for a file without a solver state (one of weights, perhaps).
 pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), SnapshotError> {
     let history = load_tensors(path)?;
     let is_possible = |state: &SolverState| {

@@ -46,9 +46,9 @@ pub fn save_tensors(
 
 fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
     let mut names = BTreeSet::from([METADATA]);
-    for &(name, shape, data) in tensors {
+    for (name, shape, data) in tensors {
         let error = |reason| SnapshotError::Refused(format!("cannot save tensor {name}: {reason}"));
-        if !names.insert(name) {
+        if !names.insert(name.as_str()) {
             return Err(error("the name is given twice or reserved".to_owned()));
         }
         if shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim)) != Some(data.len()) {
@@ -63,10 +63,10 @@ fn header(tensors: &[NamedTensor], metadata: &BTreeMap<String, String>, checksum
     metadata.insert(CHECKSUM.to_owned(), format!("{checksum:08x}"));
     let mut header = serde_json::Map::from_iter([(METADATA.to_owned(), json!(metadata))]);
     let mut start = 0;
-    for &(name, shape, data) in tensors {
-        let end = start + size_of_val(data);
+    for (name, shape, data) in tensors {
+        let end = start + size_of_val(&**data);
         let info = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] });
-        header.insert(name.to_owned(), info);
+        header.insert(name.clone(), info);
         start = end;
     }
     let mut header = Value::Object(header).to_string().into_bytes();
@@ -141,8 +141,7 @@ pub(super) fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
     Ok(tensors)
 }
 
-/// A number of half precision. Its exponent is 112 lower than the same in `f32`, which the product makes up for,
-/// denormal numbers included.
+/// A number of half precision. Its exponent is 112 lower than in `f32`, which a product makes up for, of denormals too.
 fn of_f16(half: u16) -> f32 {
     let (sign, magnitude) = (u32::from(half & 0x8000) << 16, u32::from(half & 0x7fff) << 13);
     let value = match magnitude >= 0x7c00 << 13 {

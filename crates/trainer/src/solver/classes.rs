@@ -32,8 +32,7 @@ impl Confusion {
         }
     }
 
-    /// Of the samples of a class the share that was recognised, and of those taken for it the share that was right; 0
-    /// of none.
+    /// Of a class's samples the share that was recognised, of those taken for it the share that was right; 0 of none.
     pub fn recall_and_precision(&self, class: usize) -> [f64; 2] {
         let right = self.counts[class][class];
         let taken: u64 = self.counts.iter().map(|row| row[class]).sum();

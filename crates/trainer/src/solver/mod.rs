@@ -210,8 +210,7 @@ impl Solver {
 
     /// As [`Solver::step`]; `None` if `stop` was requested between its `iter_size` mini-batches. Whatever keeps an
     /// iteration from being finished, it is given up: everything is as it was after the one before (and before the
-    /// tests between the two), so that a snapshot can be written from which training resumes as if nothing had
-    /// happened.
+    /// tests between the two), so that from a snapshot written now training resumes as if nothing had happened.
     ///
     /// # Errors
     /// What a layer reports of its data, and a loss that is not finite.

@@ -6,16 +6,9 @@ use crate::snapshot::{
     load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
 };
 use crate::{net::Net, net::graph::Param, net::layout::ParamSpans, run::Execution};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::{borrow::Cow, collections::BTreeMap};
 use tensor::{Span, cuda::CudaError};
-
-/// As [`NamedTensor`], with elements that may have come from a GPU.
-type HostTensor<'a> = (&'a str, Vec<usize>, Cow<'a, [f32]>);
-
-fn borrowed<'a>(tensors: &'a [HostTensor<'_>]) -> Vec<NamedTensor<'a>> {
-    tensors.iter().map(|(name, dims, values)| (*name, &**dims, &**values)).collect()
-}
 
 impl Solver {
     /// Writes weights and solver state of this iteration, with the places of data before the tests that were made since:
@@ -36,7 +29,7 @@ impl Solver {
             metadata.insert(CLASSES.to_owned(), names);
         }
         let tensors = self.tensors(|spans| Some(spans.data))?;
-        let checksum = save_tensors(&weights, &borrowed(&tensors), &metadata)?;
+        let checksum = save_tensors(&weights, &tensors, &metadata)?;
         let file_name = weights.file_name().map(|name| name.to_string_lossy().into_owned());
         let solver_state = SolverState {
             iteration: self.iteration,
@@ -51,7 +44,7 @@ impl Solver {
             settings: self.settings.clone(),
         };
         let history = self.tensors(|spans| spans.history)?;
-        save_solver_state(&state, &solver_state, &self.plans, &borrowed(&history))?;
+        save_solver_state(&state, &solver_state, &self.plans, &history)?;
         Ok(state)
     }
 
@@ -84,9 +77,9 @@ impl Solver {
         Ok(copied)
     }
 
-    fn tensors(&self, which: Which) -> Result<Vec<HostTensor<'_>>, CudaError> {
+    fn tensors(&self, which: Which) -> Result<Vec<NamedTensor<'_>>, CudaError> {
         let kept = self.running.kept(which).map(|(_, param, dims, span)| {
-            Ok((param.name.as_str(), dims, self.running.read_param(param, span)?))
+            Ok((param.name.clone(), dims, self.running.read_param(param, span)?))
         });
         kept.collect()
     }

@@ -10,61 +10,56 @@ use crate::prototxt::{Reader, Result, SpecError};
 use std::ops::RangeInclusive;
 
 /// Every layer type, declared once: its name, its parameters, how many bottoms and how many tops it may have, and the
-/// layer, made from its parameters and the `place` where it stands, in its role
-/// ([`layers::build`](crate::layers::build)).
+/// layer, made from its parameters and the `place` where it stands ([`layers::build`](crate::layers::build)).
 macro_rules! layer_types {
     ($then:ident) => { $then! { place;
         Input(params: InputParams), 0..=0, 1..=MANY =>
-            Plain(FilledData::new(place, &params.shapes, &[Filler::uniform(-1.0, 1.0)], true));
-            "Blobs that the program fills"
+            FilledData::new(place, &params.shapes, &[Filler::uniform(-1.0, 1.0)], true); "Blobs that the program fills"
         DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
-            Plain(FilledData::new(place, &params.shapes, &params.fillers, false)); "Blobs with synthetic contents"
+            FilledData::new(place, &params.shapes, &params.fillers, false); "Blobs with synthetic contents"
         ImageData(params: ImageDataParams), 0..=0, 2..=2 =>
-            Data(DataLayer::images(place, params)?); "Image files from a list"
-        Data(params: DataParams), 0..=0, 1..=2 =>
-            Data(DataLayer::data(place, params)?); "Images of MNIST or CIFAR-10"
+            DataLayer::images(place, params)?; "Image files from a list"
+        Data(params: DataParams), 0..=0, 1..=2 => DataLayer::data(place, params)?; "Images of MNIST or CIFAR-10"
         Convolution(params: ConvolutionParams), 1..=1, 1..=1 =>
-            Convolution(ConvolutionLayer::new(params.clone(), place.options.device.format()));
+            ConvolutionLayer::new(params.clone(), place.options.device.format());
             "Convolution, the layer that gets micro-batches"
-        InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => Plain(InnerProductLayer::new(params));
-            "Fully connected"
+        InnerProduct(params: InnerProductParams), 1..=1, 1..=1 => InnerProductLayer::new(params); "Fully connected"
         ReLU(params: ReluParams), 1..=1, 1..=1 =>
-            Plain(Elementwise::new(&Activation::Relu { slope: params.negative_slope })); "Rectifier"
-        PReLU(params: PReluParams), 1..=1, 1..=1 => Plain(PRelu::new(params)); "Rectifier with learned slopes"
-        ELU(params: EluParams), 1..=1, 1..=1 => Plain(Elementwise::new(&Activation::Elu { alpha: params.alpha }));
+            Elementwise::new(&Activation::Relu { slope: params.negative_slope }); "Rectifier"
+        PReLU(params: PReluParams), 1..=1, 1..=1 => PRelu::new(params); "Rectifier with learned slopes"
+        ELU(params: EluParams), 1..=1, 1..=1 => Elementwise::new(&Activation::Elu { alpha: params.alpha });
             "Exponential linear units"
-        Sigmoid(_params: SigmoidParams), 1..=1, 1..=1 => Plain(Elementwise::new(&Activation::Sigmoid));
+        Sigmoid(_params: SigmoidParams), 1..=1, 1..=1 => Elementwise::new(&Activation::Sigmoid);
             "The logistic function"
-        TanH(_params: TanHParams), 1..=1, 1..=1 => Plain(Elementwise::new(&Activation::TanH)); "The hyperbolic tangent"
+        TanH(_params: TanHParams), 1..=1, 1..=1 => Elementwise::new(&Activation::TanH); "The hyperbolic tangent"
         Power(params: PowerParams), 1..=1, 1..=1 =>
-            Plain(Elementwise::new(&Activation::Power { power: params.power, scale: params.scale, shift: params.shift }));
+            Elementwise::new(&Activation::Power { power: params.power, scale: params.scale, shift: params.shift });
             "A power of a linear function"
-        Pooling(params: PoolingParams), 1..=1, 1..=1 => Plain(Pooling::new(params)); "Maximum or average of windows"
-        LRN(params: LrnParams), 1..=1, 1..=1 => Plain(LrnLayer::new(params)); "Local response normalisation"
-        BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => Plain(BatchNorm::new(params, place));
+        Pooling(params: PoolingParams), 1..=1, 1..=1 => Pooling::new(params); "Maximum or average of windows"
+        LRN(params: LrnParams), 1..=1, 1..=1 => LrnLayer::new(params); "Local response normalisation"
+        BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => BatchNorm::new(params, place);
             "Batch normalisation, with or without scale and bias"
-        Scale(params: ScaleParams), 1..=2, 1..=1 => Plain(Scale::new(params));
+        Scale(params: ScaleParams), 1..=2, 1..=1 => Scale::new(params);
             "Scale and bias per channel, or the scale that a second bottom holds"
-        Eltwise(params: EltwiseParams), 2..=MANY, 1..=1 => Plain(Eltwise(params.operation.clone()));
+        Eltwise(params: EltwiseParams), 2..=MANY, 1..=1 => Eltwise(params.operation.clone());
             "Sum, product or maximum of blobs"
-        Concat(params: ConcatParams), 1..=MANY, 1..=1 => Plain(Concat::new(params)); "Blobs joined along an axis"
-        Slice(params: SliceParams), 1..=1, 1..=MANY => Plain(Slice::new(&(params.clone(), place.layer.tops.len())));
+        Concat(params: ConcatParams), 1..=MANY, 1..=1 => Concat::new(params); "Blobs joined along an axis"
+        Slice(params: SliceParams), 1..=1, 1..=MANY => Slice::new(&(params.clone(), place.layer.tops.len()));
             "A blob cut along an axis"
-        Split, 1..=1, 1..=MANY => Plain(Split { tops: place.layer.tops.len() });
+        Split, 1..=1, 1..=MANY => Split { tops: place.layer.tops.len() };
             "Copies its bottom to every top; a net needs it only if it is written out"
-        Convert, 1..=1, 1..=1 => Plain(Convert::new(place.options.device.format(), None));
+        Convert, 1..=1, 1..=1 => Convert::new(place.options.device.format(), None);
             "Its bottom in the format of feature maps; made where a layer reads another format than there is"
-        Dropout(params: DropoutParams), 1..=1, 1..=1 => Plain(DropoutLayer::new(params, place)); "Random zeros in TRAIN"
-        Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Plain(Softmax::new(params)); "Probabilities of classes"
+        Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::new(params, place); "Random zeros in TRAIN"
+        Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Softmax::new(params); "Probabilities of classes"
         SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 =>
-            Plain(SoftmaxWithLoss::new(params, place.layer)); "Cross entropy of classes and labels; and probabilities"
-        Objective, 1..=1, 1..=1 => Plain(Objective(place.layer.loss_weight(0)));
+            SoftmaxWithLoss::new(params, place.layer); "Cross entropy of classes and labels; and probabilities"
+        Objective, 1..=1, 1..=1 => Objective(place.layer.loss_weight(0));
             "Adds the sum of its bottom to the objective; made where a layer that is no loss has a loss_weight"
-        Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Plain(Accuracy::new(params));
+        Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Accuracy::new(params);
             "Share of labels among the highest scores; and that of each class"
-        Flatten(params: FlattenParams), 1..=1, 1..=1 => Plain(Reshape::Flatten(params.clone()));
-            "Several axes become one"
-        Reshape(params: ReshapeParams), 1..=1, 1..=1 => Plain(Reshape::Replace(params.clone()));
+        Flatten(params: FlattenParams), 1..=1, 1..=1 => Reshape::Flatten(params.clone()); "Several axes become one"
+        Reshape(params: ReshapeParams), 1..=1, 1..=1 => Reshape::Replace(params.clone());
             "Other axes for the same elements"
     } };
 }
@@ -76,7 +71,7 @@ const MANY: usize = usize::MAX;
 
 macro_rules! declare_kind {
     ($place:ident; $(
-        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $role:ident($layer:expr); $doc:literal
+        $name:ident $(($params:ident: $type:ty))?, $bottoms:expr, $tops:expr => $layer:expr; $doc:literal
     )*) => {
         /// A layer's type, with what its type-specific message (`convolution_param` …) says.
         #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,4 @@
-//! Which nets a solver trains and tests: Caffe lets a solver name one net for both, or one for each, in files or
-//! in the solver file itself.
+//! Which nets a solver trains and tests: one for both, or one for each, in files or in the solver file itself.
 
 use super::{NetSpec, NetState, Phase, resolve};
 use crate::prototxt::{Reader, Result};

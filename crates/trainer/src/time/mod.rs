@@ -28,8 +28,6 @@ pub fn time(
     let device = run.nets()[0].device().clone();
     let before = device.bytes_in_use()?;
     let mut running = run.start(seed)?;
-    running.nets_mut()[0].time_kernels(true);
-    running.time_copies(true);
     timed(&mut running, 0)?;
     let initial_loss = running.loss(0)?;
     let layers = vec![[0.0; 2]; running.nets()[0].graph().nodes.len()];
@@ -46,8 +44,6 @@ pub fn time(
         observe(clock.report.iterations_ms.len(), clock.add(last)?);
     }
     running.nets()[0].check()?;
-    running.nets_mut()[0].time_kernels(false);
-    running.time_copies(false);
     let replayed_ms = replayed(&mut running, iterations)?;
     let gpu_bytes = device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
     let report = TimeReport { initial_loss, replayed_ms, gpu_bytes, ..report(&running, clock) };

@@ -46,8 +46,7 @@ pub struct TimeReport {
     pub backward_ms: f64,
     /// Average update of all parameters in milliseconds, if any is trained; no part of an iteration in Caffe's sense.
     pub update_ms: Option<f64>,
-    /// Iterations with their update recorded once and replayed, in milliseconds each: on a GPU, without the
-    /// host's time to launch each layer.
+    /// Iterations with update, recorded and replayed on a GPU, without the host's launches, in milliseconds each.
     pub replayed_ms: Vec<f64>,
     /// When each action of the last timed iteration began and ended, in ms; a pass begins where the one before it has ended.
     #[serde(skip)]

@@ -73,27 +73,26 @@ fn logits_are_those_of_pytorch(model: &str, device: &Device) {
     let golden = golden(model);
     let folder = tempfile::tempdir().unwrap();
     let mut net = build(device, &spec(model, &images(folder.path(), golden.side)));
-    let tensors = state_dict(&net, &values(&net)).unwrap();
+    let first = values(&net);
+    let tensors = state_dict(&net, &first).unwrap();
     let mut lines: Vec<String> =
         tensors.iter().map(|(name, shape, _)| format!("{name} {shape:?}\n")).collect();
     lines.sort();
     let found = (lines.len(), format!("{:016x}", fnv1a(lines.concat().into_bytes())));
     assert_eq!(found, (golden.tensors, golden.digest), "{lines:#?}");
 
-    let made: Vec<(String, Vec<usize>, Vec<f32>)> = tensors
+    let made: Vec<NamedTensor> = tensors
         .into_iter()
         .map(|(name, shape, _)| {
-            let values = weights(&name, &shape);
+            let values = weights(&name, &shape).into();
             (name, shape, values)
         })
         .collect();
     let path = folder.path().join("model.safetensors");
-    let named: Vec<NamedTensor> =
-        made.iter().map(|(name, shape, values)| (&name[..], &shape[..], &values[..])).collect();
-    save_tensors(&path, &named, &BTreeMap::new()).unwrap();
+    save_tensors(&path, &made, &BTreeMap::new()).unwrap();
     let weights = Weights::load(&[path]).unwrap();
-    let again = state_dict(&net, &weights.values(&net).unwrap()).unwrap();
-    assert!(again == made, "what goes in comes out");
+    let values = weights.values(&net).unwrap();
+    assert!(state_dict(&net, &values).unwrap() == made, "what goes in comes out");
 
     let options = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws);
     let plan = Forced::IMPLICIT_GEMM.install(&mut net, &options);

@@ -43,10 +43,10 @@ fn values(shape: &[usize], seed: f32) -> Vec<f32> {
 /// A file of our own with these tensors, each of its own `values`.
 fn file(folder: &Path, name: &str, tensors: &[(&str, &[usize], f32)]) -> PathBuf {
     let path = folder.join(name);
-    let data: Vec<Vec<f32>> = tensors.iter().map(|(_, shape, seed)| values(shape, *seed)).collect();
-    let named: Vec<NamedTensor> =
-        tensors.iter().zip(&data).map(|((name, shape, _), data)| (*name, *shape, &data[..])).collect();
-    save_tensors(&path, &named, &BTreeMap::new()).unwrap();
+    let named = tensors.iter();
+    let named =
+        named.map(|&(name, shape, seed)| (name.to_owned(), shape.to_vec(), values(shape, seed).into()));
+    save_tensors(&path, &named.collect::<Vec<_>>(), &BTreeMap::new()).unwrap();
     path
 }
 

@@ -11,12 +11,16 @@ const CONV: [usize; 4] = [2, 1, 1, 3];
 const WEIGHTS: [f32; 6] = [1.0, -0.0, f32::MIN_POSITIVE / 2.0, f32::INFINITY, 3.5, f32::NAN];
 const BIAS: [f32; 2] = [0.1, 0.2];
 
-fn tensors() -> [NamedTensor<'static>; 3] {
-    [("conv1.0", &CONV, &WEIGHTS), ("conv1.1", &[2], &BIAS), ("empty", &[0, 4], &[])]
+fn named(name: &str, shape: &[usize], values: &'static [f32]) -> NamedTensor<'static> {
+    (name.to_owned(), shape.to_vec(), values.into())
 }
 
-fn shapes() -> impl Iterator<Item = (&'static str, &'static [usize])> {
-    tensors().into_iter().map(|(name, shape, _)| (name, shape))
+fn tensors() -> [NamedTensor<'static>; 3] {
+    [named("conv1.0", &CONV, &WEIGHTS), named("conv1.1", &[2], &BIAS), named("empty", &[0, 4], &[])]
+}
+
+fn shapes() -> [(&'static str, &'static [usize]); 3] {
+    [("conv1.0", &CONV), ("conv1.1", &[2]), ("empty", &[0, 4])]
 }
 
 fn metadata() -> BTreeMap<String, String> {
@@ -44,8 +48,8 @@ fn tensors_come_back_bit_by_bit() {
     assert_eq!(loaded.shape("conv1.0"), Some(&CONV[..]));
     for (name, shape, data) in tensors() {
         let mut out = vec![7.0; data.len()];
-        loaded.copy_to(name, shape, &mut out).unwrap();
-        assert_eq!(bits(&out), bits(data), "{name}");
+        loaded.copy_to(&name, &shape, &mut out).unwrap();
+        assert_eq!(bits(&out), bits(&data), "{name}");
     }
 }
 
@@ -79,12 +83,15 @@ fn tensors_that_make_no_sense_are_not_saved() {
     let path = folder.path().join("w");
     let save =
         |tensors: &[NamedTensor]| save_tensors(&path, tensors, &BTreeMap::new()).unwrap_err().to_string();
-    assert_eq!(save(&[("a", &[3], &BIAS)]), "cannot save tensor a: 2 elements do not make the shape [3]");
     assert_eq!(
-        save(&[("a", &[2], &BIAS), ("a", &[2], &BIAS)]),
+        save(&[named("a", &[3], &BIAS)]),
+        "cannot save tensor a: 2 elements do not make the shape [3]"
+    );
+    assert_eq!(
+        save(&[named("a", &[2], &BIAS), named("a", &[2], &BIAS)]),
         "cannot save tensor a: the name is given twice or reserved"
     );
-    assert!(save(&[("__metadata__", &[2], &BIAS)]).contains("reserved"));
+    assert!(save(&[named("__metadata__", &[2], &BIAS)]).contains("reserved"));
     assert!(!path.exists());
 }
 
@@ -237,7 +244,7 @@ fn a_solver_state_comes_back_and_knows_its_net_solver_and_weights() {
     assert!(error("0", "SGD", &weights).contains("of the net \"LeNet\", whose parameters differ"));
     assert!(error(&saved.parameters, "Adam", &weights).contains("of a solver of type SGD, not Adam"));
     let other = folder.path().join("other.safetensors");
-    save_tensors(&other, &[("conv1.1", &[2], &BIAS)], &metadata()).unwrap();
+    save_tensors(&other, &[named("conv1.1", &[2], &BIAS)], &metadata()).unwrap();
     let other = load_tensors(&other).unwrap();
     assert!(error(&saved.parameters, "SGD", &other).contains("other.safetensors holds other weights"));
 }

@@ -93,17 +93,17 @@ fn losses_are_those_of_pytorch(model: &str, device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     write_images(&golden, cases[0].shape, folder.path());
     for case in &cases {
-        let mut dict = Vec::new();
+        let mut named: Vec<NamedTensor> = Vec::new();
         let training = planned(solver(&golden, case, folder.path()), device, |net| {
             let params = net.graph().params.iter();
             let any: Vec<_> = params.map(|param| vec![1.0; param.declaration.shape.count()]).collect();
-            dict = state_dict(net, &any).unwrap();
+            for (name, shape, _) in state_dict(net, &any).unwrap() {
+                let values = weights(&name, &shape).into();
+                named.push((name, shape, values));
+            }
             let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Ws);
             Forced::IMPLICIT_GEMM.install(net, &plan)
         });
-        let made: Vec<_> = dict.iter().map(|(name, shape, _)| (name, shape, weights(name, shape))).collect();
-        let named: Vec<NamedTensor> =
-            made.iter().map(|(name, shape, values)| (&name[..], &shape[..], &values[..])).collect();
         let path = folder.path().join("start.safetensors");
         save_tensors(&path, &named, &BTreeMap::new()).unwrap();
         let mut solver = training.start().unwrap();
