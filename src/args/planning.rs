@@ -215,7 +215,8 @@ mod tests {
             (args(None, Some(0), None), &both, (Wd, 0)),
             (args(Some(0), None, Some(Ws)), &both, (Ws, 0)),
             (args(None, None, None), &environment("", "0", ""), (Wr, 0)),
-            (args(None, None, None), &environment("", "8MiB", "0"), (Wd, 0)),
+            // But as in the original a total of 0 is none.
+            (args(None, None, None), &environment("", "8MiB", "0"), (Wr, 8)),
         ] {
             let options = within(&typed, environment).options(Some(256), None).unwrap();
             assert_eq!(

@@ -147,13 +147,27 @@ fn no_workspace_is_a_limit() {
         assert!(explanation[price].as_f64().unwrap() > 0.0, "{explanation}");
         folder.succeed(&recorded(&format!("--batch 256 --explain {options}")));
     }
-    for variable in ["UCUDNN_DEFAULT_WORKSPACE_LIMIT", "UCUDNN_TOTAL_WORKSPACE_SIZE"] {
-        let output = folder.run_with(&recorded("--batch 256 --json"), &[(variable, "0")]);
-        let report: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
-        assert_eq!(times(&report), times(&none), "{variable}");
-    }
+    let variable = ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", "0");
+    let output = folder.run_with(&recorded("--batch 256 --json"), &[variable]);
+    let report: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!(times(&report), times(&none));
     let memory = recorded("--batch 256 --device-memory 0");
     refused(&folder, &memory, &["--device-memory 0", "the smallest budget with a plan is"]);
+}
+
+/// One GPU of several takes as long as it does alone.
+#[test]
+fn several_gpus_run_what_was_planned() {
+    let (folder, plan) = (Folder::new(), "plan --model alexnet --device h200 --synthetic --gpus 2");
+    let step_ms = |report: &Value| report["scaling"]["points"][0]["step_ms"].as_f64().unwrap();
+    let divided = folder.json(&format!("{plan} --total-workspace 60MiB"));
+    let limited = folder.json(&format!("{plan} --workspace-policy ws --total-workspace 60MiB"));
+    let kernels_ms = |report: &Value| report["plan"]["time_ms"].as_f64().unwrap();
+    let besides = [&divided, &limited].map(|report| step_ms(report) - kernels_ms(report));
+    assert!(besides[0] > 0.0 && (besides[0] - besides[1]).abs() < 1e-9, "{besides:?}");
+    let scheduled = folder.json(&format!("{plan} --device-memory 830MiB"));
+    let planned_ms = scheduled["schedule"]["planned_ms"].as_f64().unwrap();
+    assert!((step_ms(&scheduled) - planned_ms).abs() < 1e-9, "{planned_ms}");
 }
 
 #[test]

@@ -397,6 +397,20 @@ fn more_memory_and_more_ways_to_save_it_make_no_plan_slower() {
     }
 }
 
+/// From then on, work is recorded.
+#[test]
+fn data_are_all_brought_before_any_of_them_leave() {
+    let mut net = Net::new(64, FP32);
+    let [x, y] = [net.data(3, 64), net.data(3, 64)].map(|data| net.conv(data, 16, 3, 1));
+    let sum = net.sum(x, y);
+    let scores = net.product(sum, 10);
+    let net = net.loss(scores);
+    let least = floor(&net.outline, &net.costs).floor;
+    let plan = joint(&net.outline, &net.costs, least).unwrap();
+    let first = plan.actions.iter().position(|action| matches!(action, Offload(_))).unwrap();
+    assert!(plan.actions.contains(&Offload(Buffer::Data(0))) && first >= 2, "{:?}", plan.actions);
+}
+
 /// A released place is waited for where it was released, not where it was last read.
 #[test]
 fn a_buffer_that_is_held_stays_and_its_copy_is_waited_for_there() {
