@@ -228,5 +228,5 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     // One row of scores for the whole mini-batch.
     folder.change_net("{ num_output: 10", "{ axis: 0 num_output: 10");
     folder.change_net("top: \"loss\"", "top: \"loss\" softmax_param { axis: 0 }");
-    refused("images", "'probabilities', a blob of shape 10 (10), has no scores for each image");
+    refused("images", "'loss', a blob of shape 10 (10), has no scores for each image");
 }

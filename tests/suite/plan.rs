@@ -335,7 +335,9 @@ fn a_plan_opens_no_data() {
     assert_eq!(report["net"]["data"]["unopened"], true);
     assert!(folder.succeed(&plan("net.prototxt")).contains("cut (not opened), 1x28x20\n"));
     refused(&folder, "time --model net.prototxt --threads 1", &["train-labels"]);
-    assert_eq!(folder.json("profile --model net.prototxt --policy undivided --threads 1")["kernels"], 5);
+    let profile = "profile --model net.prototxt --policy undivided --threads 1";
+    refused(&folder, profile, &["neither a database nor --out FILE"]);
+    assert_eq!(folder.json(&format!("{profile} --out table.jsonl"))["kernels"], 5);
 }
 
 /// What stands for the data lies where the data will.

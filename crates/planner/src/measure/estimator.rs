@@ -7,7 +7,9 @@
 //! channels of a group.
 
 use super::profiler::{Profiler, ProfilerError, Request};
-use crate::model::{Algorithm, BatchSizePolicy, Bytes, ConvShape, KernelId, Measurement};
+use crate::model::{
+    Algorithm, BatchSizePolicy, Bytes, ConvShape, Dtype, KernelId, Layout, Math, Measurement,
+};
 use crate::table::CostTable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,8 +31,15 @@ type Series = BTreeMap<Algorithm, Vec<Measurement>>;
 #[derive(Clone, Debug)]
 pub struct Estimator {
     known: BTreeMap<KernelId, Series>,
-    /// The fastest of all calls that were measured: none takes less, however little work it is.
-    least_ms: f64,
+    /// The fastest call that was measured in each arithmetic and format: none takes less, however little work it is.
+    least_ms: BTreeMap<Form, f64>,
+}
+
+/// Arithmetic and format.
+type Form = (Dtype, Math, Layout);
+
+fn form(id: &KernelId) -> Form {
+    (id.dtype, id.math, id.layout)
 }
 
 /// How far estimates are from what was measured, as factors of at least 1.
@@ -49,18 +58,19 @@ pub struct EstimateError {
 impl Estimator {
     /// Estimates from `table`.
     pub fn new(table: &CostTable) -> Self {
-        let mut known: BTreeMap<KernelId, Series> = BTreeMap::new();
+        let (mut known, mut least_ms) = (BTreeMap::<KernelId, Series>::new(), BTreeMap::new());
         for (id, _, rows) in table.iter() {
-            let series = known.entry(*id).or_default();
+            let (series, least) =
+                (known.entry(*id).or_default(), least_ms.entry(form(id)).or_insert(f64::MAX));
             rows.iter().for_each(|row| series.entry(row.algorithm.clone()).or_default().push(row.clone()));
+            *least = rows.iter().fold(*least, |least, row| row.time_ms.min(least));
         }
-        let times = known.values().flat_map(BTreeMap::values).flatten().map(|row| row.time_ms);
-        let least_ms = times.fold(f64::INFINITY, f64::min);
         Self { known, least_ms }
     }
 
     /// Every algorithm of `kernel` on so many samples, from the nearest of the recorded kernels that `may` be used.
     fn estimate(&self, kernel: &KernelId, samples: u32, may: impl Fn(&KernelId) -> bool) -> Vec<Measurement> {
+        let least_ms = self.least_ms.get(&form(kernel)).copied().unwrap_or_default();
         let usable = self.known.iter().filter(|(id, _)| may(id));
         let mut near: Vec<_> =
             usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series))).collect();
@@ -73,8 +83,7 @@ impl Estimator {
                     && (!is_of_one_filter(algorithm) || filter(shape) == filter(&kernel.shape));
                 if applies && !rows.contains_key(algorithm) {
                     let scaled = scaled(measured, shape, &kernel.shape, samples);
-                    let row =
-                        scaled.map(|row| Measurement { time_ms: row.time_ms.max(self.least_ms), ..row });
+                    let row = scaled.map(|row| Measurement { time_ms: row.time_ms.max(least_ms), ..row });
                     rows.extend(row.map(|row| (algorithm, row)));
                 }
             }
@@ -86,7 +95,6 @@ impl Estimator {
     /// none has a neighbour.
     pub fn error(&self, like: &KernelId) -> Option<EstimateError> {
         let (mut times, mut workspaces) = (Vec::new(), Vec::new());
-        let form = |id: &KernelId| (id.dtype, id.math, id.layout);
         for (id, series) in self.known.iter().filter(|(id, _)| form(id) == form(like)) {
             let rows = series.values().flatten();
             let largest = rows.clone().map(|row| row.micro_batch).max().unwrap_or(0);
