@@ -136,7 +136,7 @@ fn parameters_are_updated_as_soon_as_their_gradients_are_complete() {
     frozen.params[3].trained = false;
     assert_eq!(updates(&frozen), [Backward(4), Update(1, 4), Update(0, 1)]);
     // What no loss reaches waits for nothing, and is updated with what does.
-    let mut idle = sized([1, 1, 1, 30]);
+    let mut idle = Outline { keeps_gradients: true, ..sized([1, 1, 1, 30]) };
     idle.nodes[4].gradients.clear();
     assert_eq!(updates(&idle), [Backward(4), Update(2, 4), Update(1, 2), Update(0, 1)]);
 }
