@@ -57,15 +57,14 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
 
 /// Whether `node` is a convolution of images that are blue, green, red, where PyTorch has red, green, blue.
 pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
-    let is_blue_first = |kind: &LayerKind| matches!(kind, LayerKind::ImageData(images) if images.is_color && !images.transform.is_rgb);
-    let source = |node: &Node| graph.values[node.bottoms[0]].producer;
-    let is_convolution =
-        |params: &LayerKind| matches!(params, LayerKind::Convolution(params) if params.group == 1);
-    is_convolution(&node.spec.kind) && {
-        let read = &graph.nodes[source(node)];
-        let is_converted = matches!(read.spec.kind, LayerKind::Convert);
-        is_blue_first(&if is_converted { &graph.nodes[source(read)] } else { read }.spec.kind)
+    let LayerKind::Convolution(params) = &node.spec.kind else { return false };
+    let source = |node: &Node| &graph.nodes[graph.values[node.bottoms[0]].producer];
+    let mut read = source(node);
+    if matches!(read.spec.kind, LayerKind::Convert) {
+        read = source(read);
     }
+    params.group == 1
+        && matches!(&read.spec.kind, LayerKind::ImageData(images) if images.is_color && !images.transform.is_rgb)
 }
 
 /// The bytes of a filter (K, C, R, S) with its channels in the opposite order.
