@@ -42,13 +42,13 @@ pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) 
 
 /// Writes rows as CSV.
 pub(super) fn write_data(file: &Path, data: &Data) -> Result<(), Error> {
-    let written = || -> csv::Result<()> {
-        let mut writer = csv::Writer::from_path(file)?;
+    let rows = || -> csv::Result<Vec<u8>> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(&data.columns)?;
         data.texts().try_for_each(|row| writer.write_record(row))?;
-        Ok(writer.flush()?)
+        Ok(writer.into_inner().map_err(csv::IntoInnerError::into_error)?)
     };
-    written().map_err(|error| refused(file, error.into()))
+    write(file, rows().map_err(|error| refused(file, error.into()))?)
 }
 
 /// Writes when `actions` run, in Chrome's trace format, which `chrome://tracing` and Perfetto show: a row for each
