@@ -31,7 +31,7 @@
 //! | micro-configuration | an algorithm with a micro-batch size, the time measured and the workspace |
 //! | configuration | a list of micro-configurations that covers the mini-batch: its time is the sum, its workspace the maximum |
 //! | desirable set | the Pareto front of configurations in (time, workspace) |
-//! | batch-size policy | which micro-batch sizes may be used: `undivided`, `powerOfTwo` or `all` |
+//! | batch-size policy | which micro-batch sizes may be used: `undivided`, `powerOfTwo`, `adaptive` or `all` |
 //! | workspace policy | WR: a limit for each kernel · WD: one total, divided among all kernels · WS: one total that is an arena which all kernels share, one after the other |
 //! | cost table | the measurements of (kernel, micro-batch size, algorithm) on one device |
 //! | plan | the chosen configuration of every kernel, and where its workspace lies |

@@ -18,7 +18,7 @@ pub struct InitArgs {
     /// The net to start from: a model's name, such as resnet18, or a file
     #[arg(long, value_name = "NET")]
     pub like: PathBuf,
-    /// The training will start from these weights: it gets their normalization, and a low rate but for the new layer
+    /// The training will start from these weights: it gets their normalization, and a low rate
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Part of each class that is kept for validation, unless the images have a folder for that [default: 0.1]
@@ -31,10 +31,10 @@ pub struct InitArgs {
     #[arg(long, value_name = "N", default_value = "32", value_parser = count::<1_000_000>)]
     pub batch: usize,
     /// Passes over the images to train with
-    #[arg(long, value_name = "N", default_value = "30", value_parser = count::<100_000>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "30", value_parser = count::<100_000>)]
     pub epochs: usize,
     /// Seed of the split and of the training
-    #[arg(long, value_name = "SEED", default_value_t = DEFAULT_SEED)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     /// Refuse images that cannot be read, instead of leaving them out
     #[arg(long)]
@@ -65,6 +65,6 @@ pub struct RenderArgs {
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
     /// Seed: the same one draws the same images on every machine
-    #[arg(long, value_name = "SEED", default_value_t = DEFAULT_SEED)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
 }

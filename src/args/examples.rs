@@ -50,5 +50,5 @@ Examples:
 pub(super) const FIGURES: &str = "\
 Examples:
   microbatch figures --out figures
-  microbatch figures --only conv2 --device recorded:table.jsonl --out figures
+  microbatch figures --only cliff --device recorded:table.jsonl --out figures
   microbatch figures --device cuda --net alexnet --out figures";

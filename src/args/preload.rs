@@ -7,7 +7,7 @@ use std::ffi::OsString;
 /// `microbatch run`.
 #[derive(Clone, Debug, Args)]
 pub struct PreloadArgs {
-    /// Workspace of each convolution [default: what the program gives, or 64MiB]
+    /// Workspace of a convolution for which the program gives none [default: 64MiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub workspace_limit: Option<Bytes>,
     /// What every convolution got, when the program ends: a file, JSON if it is called .json [default: standard error]
