@@ -220,7 +220,7 @@ fn a_training_resumes_on(device: &str) {
     let budget = (smallest(&folder, device, "joint") + smallest(&folder, device, "keep")) / 2;
     folder.write(
         "solver.prototxt",
-        "net: 'net.prototxt' base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 display: 1 max_iter: 4 random_seed: 3
+        "net: 'net.prototxt' type: 'Adam' base_lr: 0.001 lr_policy: 'fixed' momentum: 0.9 display: 1 max_iter: 4 random_seed: 3
          snapshot: 2 snapshot_prefix: 'whole'",
     );
     let train = format!("train --solver solver.prototxt {device} --deterministic --device-memory {budget}");

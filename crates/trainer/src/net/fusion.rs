@@ -2,7 +2,9 @@
 
 use super::graph::{Graph, Node};
 use crate::layers::{Absorbed, Need};
-use crate::spec::{Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, PoolingMethod, PoolingParams};
+use crate::spec::{
+    Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, Phase, PoolingMethod, PoolingParams,
+};
 use cudnn_layers::batch_norm;
 use tensor::AxisOrder;
 
@@ -26,7 +28,8 @@ pub(super) fn join(mut spec: NetSpec, order: AxisOrder) -> (NetSpec, Vec<String>
             gone.append(&mut spec.layers[norm].tops);
         }
     }
-    for index in (0..spec.layers.len()).filter(|_| order == AxisOrder::Nhwc) {
+    let pools = order == AxisOrder::Nhwc && spec.state.phase == Phase::Train;
+    for index in (0..spec.layers.len()).filter(|_| pools) {
         let LayerKind::Pooling(pooling) = spec.layers[index].kind.clone() else { continue };
         if let Some((norm, relu)) = norm_of_pooling(&spec.layers, index, &pooling) {
             let tops = std::mem::take(&mut spec.layers[index].tops);

@@ -202,6 +202,8 @@ impl Node {
             _ if self.declaration.constant || !self.declaration.loss_weights.is_empty() => InPlace::No,
             Need::Sign if self.backward => InPlace::KeepsSign,
             Need::Values if self.backward => InPlace::No,
+            // It may come to do what a ReLU before it does.
+            _ if matches!(self.spec.kind, LayerKind::Pooling(_)) => InPlace::KeepsSign,
             _ => InPlace::Yes,
         }
     }

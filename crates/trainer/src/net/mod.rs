@@ -13,7 +13,7 @@ use crate::data::Loader;
 use crate::error::NetError;
 use crate::layers::{self, BuildOptions, DataLayer, Layer, Need};
 use crate::spec::{LayerKind, NetSpec, Phase};
-use cudnn_layers::conv::ConvOp;
+use cudnn_layers::{conv::ConvOp, update::Method};
 use graph::{Graph, Node, Param, Value, ValueId};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
 use planner::{Bytes, Kernel, Plan, PlannedKernel, WorkspacePolicy};
@@ -34,8 +34,8 @@ pub struct Net {
     /// For each node, the scratch of its forward and of its backward pass.
     scratch: Vec<[Scratch; 2]>,
     training: bool,
-    /// Numbers that the solver keeps of each weight, 1 if nobody says so.
-    pub(crate) histories: usize,
+    /// Whose formula the solver follows, SGD's if nobody says so.
+    pub(crate) method: Method,
     /// Whether gradients are kept beyond their update: something adds to them, or they are needed all at once.
     pub(crate) keeps_gradients: bool,
     /// Values that are read after an iteration, besides its outputs.
@@ -90,7 +90,7 @@ impl Net {
         let scratch = graph.nodes.iter().map(transient).collect();
         let (name, phase, device) = (spec.name.clone(), spec.state.phase, options.device.clone());
         let (filled, kept) = (vec![false; layers.len()], Vec::new());
-        let (histories, keeps_gradients) = (1, spec.share.ranks > 1);
+        let (method, keeps_gradients) = (Method::default(), spec.share.ranks > 1);
         Ok(Self {
             name,
             phase,
@@ -100,11 +100,16 @@ impl Net {
             device,
             scratch,
             training,
-            histories,
+            method,
             keeps_gradients,
             kept,
             gone,
         })
+    }
+
+    /// Whether there is something to make small.
+    pub fn has_loss(&self) -> bool {
+        self.outputs().any(|(_, weight)| weight != 0.0)
     }
 
     /// It cannot do what was asked of it, as `message` says.
@@ -307,7 +312,7 @@ impl Net {
                 bytes: own,
                 copy: Bytes(all.0 - own.0),
                 trained: self.training && param.trained,
-                history: Bytes(self.histories as u64 * own.0),
+                history: Bytes(self.method.histories() as u64 * own.0),
             }
         };
         // What no loss reaches is updated, too: its gradient is 0, and its weights decay.

@@ -52,7 +52,7 @@ pub fn measure(
     let mut running =
         NetRun { nets: vec![net], plans: vec![plan], schedules: None, layout, group: Group::default() }
             .start(1)?;
-    running.begin(&time::iteration(0))?;
+    running.begin(&time::iteration(0, running.nets[0].method))?;
     for ((key, node), layout) in new.into_iter().zip(layouts) {
         running.layout = layout;
         known.insert(key.clone(), running.time_passes(node)?);
@@ -118,7 +118,8 @@ impl Execution {
         let launches = if matches!(device, Device::Cpu(_)) { 1 } else { LAUNCHES };
         let act = |running: &mut Self, count: usize| {
             let mut timed = |_| Ok(());
-            let batch = MiniBatch { observer: Some(&mut timed), ..time::iteration(0) };
+            let batch =
+                MiniBatch { observer: Some(&mut timed), ..time::iteration(0, running.nets[0].method) };
             device.run(move || (0..count).try_for_each(|_| running.act(0, at, 0, &batch)))
         };
         // What is loaded on the way is loaded now.

@@ -106,7 +106,7 @@ impl Training {
         let train_spec =
             NetSpec { share: spec.share, ..net_spec(&spec.train_net, &spec.train_state, mini_batch)? };
         let mut nets = vec![Net::new(&train_spec, &options, true)?];
-        nets[0].histories = spec.method.histories();
+        nets[0].method = spec.method;
         nets[0].keeps_gradients |= spec.iter_size > 1 || spec.clip_gradients.is_some();
         if let Some(epochs) = spec.epochs {
             spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size * spec.share.ranks);

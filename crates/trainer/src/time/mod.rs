@@ -8,7 +8,7 @@ mod tests;
 use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::{error::NetError, net::Net};
 use clock::{Clock, Marks};
-use cudnn_layers::update;
+use cudnn_layers::update::{Method, Rule};
 use tensor::{Accumulate, Device};
 
 pub use report::{KernelTime, LayerTime, TimeReport};
@@ -51,9 +51,9 @@ pub fn time(
     Ok((report, net))
 }
 
-/// An iteration with its update at a learning rate of zero: all its work, and weights that stay what they are.
-pub(crate) fn iteration<'a>(number: u64) -> MiniBatch<'a> {
-    let rule = update::Rule { momentum: 0.9, mini_batches: 1, ..Default::default() };
+/// An iteration with its update by `method` at a learning rate of zero: all its work, and weights that stay what they are.
+pub(crate) fn iteration<'a>(number: u64, method: Method) -> MiniBatch<'a> {
+    let rule = Rule { method, momentum: 0.9, delta: 1e-8, mini_batches: 1, ..Rule::default() };
     let update = Some(Update { rule, weight_decay: 5e-4, rates: rule.rates(0.0, 0) });
     MiniBatch { number, accumulate: Accumulate::Replace, update, observer: None }
 }
@@ -67,7 +67,7 @@ fn timed(running: &mut Execution, number: u64) -> Result<Marks, NetError> {
         actions.push((action, device.mark()?));
         Ok(())
     };
-    running.iterate(0, MiniBatch { observer: Some(&mut observer), ..iteration(number) })?;
+    running.iterate(0, MiniBatch { observer: Some(&mut observer), ..iteration(number, Method::Sgd) })?;
     let (copies, kernels) = (running.take_copy_marks(), running.nets_mut()[0].take_kernel_marks());
     Ok(Marks { start, actions, copies, kernels })
 }
@@ -79,10 +79,10 @@ fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetE
         return Ok(Vec::new());
     }
     // One to be done as it is and one to be recorded.
-    (0..2).try_for_each(|number| running.iterate(0, iteration(number)))?;
+    (0..2).try_for_each(|number| running.iterate(0, iteration(number, Method::Sgd)))?;
     let mut marks = vec![device.mark()?];
     for number in 0..iterations as u64 {
-        running.iterate(0, iteration(number))?;
+        running.iterate(0, iteration(number, Method::Sgd))?;
         marks.push(device.mark()?);
     }
     running.nets()[0].check()?;

@@ -354,6 +354,12 @@ fn biases_are_added_by_the_layer_behind() {
     let after = |layers: &str, last: &str| adders(&format!("{first}{layers}{}", head(last)));
     assert_eq!(after(&relu("conv"), "conv"), ["relu"]);
     assert_eq!(after(&format!("{}{pool}", relu("conv")), "pool"), ["pool"], "with the ReLU between");
+    // What comes in place behind the pooling keeps the signs by which the bias has its gradient.
+    let sigmoid = |top: &str| {
+        let sigmoid = layer("Sigmoid", "sigmoid", "pool", top);
+        run(&format!("{first}{}{pool}{sigmoid}{}", relu("conv"), head(top)))
+    };
+    assert_same("a sigmoid behind", &sigmoid("pool"), &sigmoid("apart"));
     let leaky = relu("conv").replace(" }", " relu_param { negative_slope: 0.1 } }");
     assert!(after(&leaky, "conv").is_empty(), "a slope");
     assert!(
