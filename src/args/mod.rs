@@ -184,7 +184,7 @@ pub struct TimeArgs {
     #[command(flatten)]
     pub planning: PlanningArgs,
     /// Seed of everything random
-    #[arg(long, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -209,10 +209,10 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub time: TimeArgs,
     /// Learning rate at the net's own mini-batch
-    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = positive::<f64>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "RATE", default_value_t = 0.01, value_parser = positive::<f64>)]
     pub base_lr: f64,
     /// How soon larger steps stop to help: 0 is a rate in proportion to the mini-batch, and no rate is above 1/C
-    #[arg(long, value_name = "C", default_value_t = 0.0, value_parser = convexity)]
+    #[arg(long, allow_negative_numbers = true, value_name = "C", default_value_t = 0.0, value_parser = convexity)]
     pub convexity: f64,
 }
 
@@ -238,7 +238,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE", value_parser = drawing, help_heading = "Planning")]
     pub plot: Option<PathBuf>,
     /// Predict images/s of up to N GPUs, each with this mini-batch
-    #[arg(long, value_name = "N", value_parser = count::<65_536>, help_heading = "Several GPUs", conflicts_with = "ShapeArgs")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count::<65_536>, help_heading = "Several GPUs", conflicts_with = "ShapeArgs")]
     pub gpus: Option<usize>,
     /// What joins them: nvlink, infiniband, ethernet, or microseconds of latency and GB/s between two, such as 10,290
     #[arg(long, value_name = "LINK", value_parser = link, help_heading = "Several GPUs", requires = "gpus",
@@ -332,7 +332,7 @@ pub struct FiguresArgs {
     /// Folder to write into
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
-    /// Only figures whose names contain this, such as alexnet or cliff
+    /// Only figures whose names contain this, such as limit or resnet18
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
     /// A net of the figures, or deepbench; may be repeated [default: all that were recorded; on a CPU all nets, at

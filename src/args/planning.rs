@@ -35,7 +35,8 @@ pub struct PlanningArgs {
     /// How kernels get workspace: wr, wd, or ws, where the total is one arena that all kernels share [default: wr]
     #[arg(long, value_name = "POLICY")]
     pub workspace_policy: Option<WorkspacePolicy>,
-    /// What divides the total of wd: exact, a method of our own, or ilp, as in the paper; both find the best division
+    /// What divides the total of wd: exact, a method of our own, or ilp, as in the paper, which takes
+    /// minutes for deep nets; both find the best division
     /// [default: exact]
     #[arg(long, value_name = "SOLVER")]
     pub wd_solver: Option<WdSolver>,

@@ -25,13 +25,13 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub max_iter: Option<usize>,
     /// Passes over the training data of the whole training; overrides the file's iterations
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "max_iter")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "max_iter")]
     pub epochs: Option<usize>,
     /// Learning rate that the policy varies; overrides the file's
-    #[arg(long, value_name = "RATE", value_parser = positive::<f32>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "RATE", value_parser = positive::<f32>)]
     pub base_lr: Option<f32>,
     /// End once N tests in a row have found no lower loss
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "no_test")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "no_test")]
     pub patience: Option<usize>,
     /// Samples per mini-batch of training; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
@@ -44,7 +44,7 @@ pub struct TrainArgs {
     pub no_snapshot: bool,
     /// Keep the last N snapshots and that of the test with the lowest loss, and remove others of this training
     /// [default: all]
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "no_snapshot")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "no_snapshot")]
     pub keep: Option<usize>,
     /// Write what is displayed, tested and saved into this file as it happens, a JSON object a line; a resumed training
     /// goes on in it
@@ -60,7 +60,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub planning: PlanningArgs,
     /// Seed of everything random
-    #[arg(long, value_name = "SEED", help_heading = "Run")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", help_heading = "Run")]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -86,7 +86,7 @@ pub struct TestArgs {
     #[arg(long, value_name = "N", value_parser = count::<1_000_000_000>, allow_negative_numbers = true)]
     pub iterations: Option<usize>,
     /// Passes over the data
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "iterations")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count::<1_000_000>, conflicts_with = "iterations")]
     pub epochs: Option<usize>,
     /// Count how often each class is taken for each
     #[arg(long)]
@@ -98,7 +98,7 @@ pub struct TestArgs {
     #[command(flatten)]
     pub planning: PlanningArgs,
     /// Seed of everything random
-    #[arg(long, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -113,7 +113,7 @@ pub struct PredictArgs {
     #[command(flatten)]
     pub(crate) trained: TrainedArgs,
     /// Classes to name for each image
-    #[arg(long, value_name = "N", default_value = "5", value_parser = count::<1_000_000>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "5", value_parser = count::<1_000_000>)]
     pub top: usize,
     /// Images at once; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]

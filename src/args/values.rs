@@ -62,7 +62,11 @@ pub(super) fn link(text: &str) -> Result<Link, String> {
 
 /// A number from 0.
 pub(super) fn convexity(text: &str) -> Result<f64, String> {
-    if text.parse() == Ok(0.0) { Ok(0.0) } else { positive(text) }
+    if text.parse() == Ok(0.0) {
+        Ok(0.0)
+    } else {
+        positive(text).map_err(|_| "it must be a number from 0".to_owned())
+    }
 }
 
 /// A size as a user would type it back.

@@ -6,8 +6,8 @@ use ::figures::{ActionSpan, PlanReport, ScalingReport, scaling_figure, study::pl
 use files::{try_writing, write_atomically};
 use memory::StreamKind;
 use serde_json::{Value, json};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// Draws a plan into the file that `--plot` names, if it names one; of several GPUs, what these bring.
 pub(super) fn plot(
@@ -77,23 +77,14 @@ pub(super) fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Err
     write(file, trace.to_string().into_bytes())
 }
 
-/// Writes a file as a whole, or leaves what there was. What is no file, such as a pipe, is written into.
+/// Writes a file as a whole, or leaves what there was.
 pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {
-    let written = match is_new_or_file(file) {
-        true => write_atomically(file, |out| out.write_all(&bytes)),
-        false => fs::write(file, bytes),
-    };
-    written.map_err(|source| refused(file, source))
+    write_atomically(file, |out| out.write_all(&bytes)).map_err(|source| refused(file, source))
 }
 
 /// Makes sure, before there is anything to lose, that [`write`] will get as far as writing.
 pub(super) fn check(file: &Path) -> Result<(), Error> {
-    let tried = if is_new_or_file(file) { try_writing(file) } else { Ok(()) };
-    tried.map_err(|source| refused(file, source))
-}
-
-fn is_new_or_file(file: &Path) -> bool {
-    file.is_file() || !file.exists()
+    try_writing(file).map_err(|source| refused(file, source))
 }
 
 pub(super) fn refused(file: &Path, source: io::Error) -> Error {

@@ -1,12 +1,11 @@
 //! `microbatch export`.
 
-use super::inputs::stand_in;
+use super::{draw::write, inputs::stand_in};
 use crate::args::{ExportArgs, Target, TrainedArgs};
 use crate::{Console, Error, models::load_net};
-use files::write_atomically;
 use std::collections::BTreeMap;
 use tensor::{Cpu, Device};
-use trainer::snapshot::{SnapshotError, Weights, save_tensors};
+use trainer::snapshot::{Weights, save_tensors};
 use trainer::{Net, export, layers::BuildOptions, spec::Phase};
 
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
@@ -28,9 +27,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
             save_tensors(&args.out, &tensors, &metadata)?;
         }
         Target::Onnx => {
-            let file = export::onnx(&net, &values)?;
-            let written = write_atomically(&args.out, |out| out.write_all(&file));
-            written.map_err(SnapshotError::file("cannot write", &args.out))?;
+            write(&args.out, export::onnx(&net, &values)?)?;
         }
     }
     console.text(format!("Wrote {} with {} parameters", args.out.display(), net.learned()))

@@ -14,7 +14,7 @@ use figures::{
     BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,
     ScalingReport, ScheduleReport, layer_table,
 };
-use memory::{LayerMemory, Outline};
+use memory::{Action, LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Math, Plan, PlannedKernel};
 use serde::Serialize;
 use tensor::Format;
@@ -99,7 +99,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     console.object(&Report { layer_memory, outline, ..report })
 }
 
-/// What several GPUs bring that run a plan: gradients are added up as soon as the first layer that has them is done.
+/// What several GPUs bring that run a plan.
 fn scaling(
     session: &mut Session,
     planned: &Planned,
@@ -108,29 +108,34 @@ fn scaling(
     let (kernels, rates) = (session.kernels().swap_remove(0), session.origin.rates());
     let net = session.nets.remove(0);
     let (costs, net) = session.origin.planning.costs(net, &kernels, &session.options, rates)?;
-    let (graph, outline) = (net.graph(), net.outline(true));
+    let (outline, samples) = (net.outline(true), net.mini_batch());
     let pass_ms = |node: usize, pass: usize| -> f64 {
         let kernels = planned.plans[0].kernels.iter();
         let own = kernels.filter(|planned| planned.kernel.name == outline.nodes[node].name);
         let own = own.filter(|planned| usize::from(planned.kernel.id.op != ConvOp::Forward) == pass);
         costs.nodes[node][pass].fixed_ms + own.map(PlannedKernel::time_ms).sum::<f64>()
     };
-    let bytes = |node: usize| -> f64 {
-        let is_first = |param: &&usize| !graph.nodes[..node].iter().any(|other| other.params.contains(param));
-        let params = graph.nodes[node].params.iter().filter(is_first).map(|&param| &outline.params[param]);
-        params.filter(|param| param.trained).map(|param| param.bytes.0 as f64).sum()
+    // What is updated together is added up together.
+    let bytes = |update: Option<Action>| -> f64 {
+        let Some(Action::Update(first, end)) = update else { return 0.0 };
+        outline.params[first..end]
+            .iter()
+            .filter(|param| param.trained)
+            .map(|param| param.bytes.0 as f64)
+            .sum()
     };
-    let nodes = (0..graph.nodes.len()).rev().filter(|&node| outline.nodes[node].backward);
-    let backward: Vec<(f64, f64)> = nodes.map(|node| (pass_ms(node, 1), bytes(node))).collect();
+    let (updates, last) = outline.updates();
+    let nodes = (0..outline.nodes.len()).rev().filter(|&node| outline.nodes[node].backward);
+    let backward = nodes.map(|node| (pass_ms(node, 1), bytes(updates[node])));
+    let backward: Vec<(f64, f64)> = backward.chain([(0.0, bytes(last))]).collect();
     let backward_ms: f64 = backward.iter().map(|(ms, _)| ms).sum();
     // Copies, waits and what is computed again are taken to lie outside the backward pass.
     let rest_ms = match &planned.schedule {
         Some(schedule) => schedule.planned_ms - backward_ms,
-        None => (0..graph.nodes.len()).map(|node| pass_ms(node, 0)).sum::<f64>() + costs.update_ms,
+        None => (0..outline.nodes.len()).map(|node| pass_ms(node, 0)).sum::<f64>() + costs.update_ms,
     };
-    let rest = (rest_ms, net.mini_batch());
     session.nets.insert(0, net);
-    Ok(ScalingReport::new(link, gpus, &backward, rest))
+    Ok(ScalingReport::new(link, gpus, &backward, (rest_ms, samples)))
 }
 
 fn plan_shapes(
@@ -208,8 +213,8 @@ pub(super) fn shape_kernels(
     format: Format,
     math: Math,
 ) -> Vec<Kernel> {
-    let ops = if ops.is_empty() { &ConvOp::ALL } else { ops };
-    let kernels = convolutions.iter().flat_map(|convolution| convolution.kernels(ops, format));
+    let ops: Vec<ConvOp> = ConvOp::ALL.into_iter().filter(|op| ops.is_empty() || ops.contains(op)).collect();
+    let kernels = convolutions.iter().flat_map(|convolution| convolution.kernels(&ops, format));
     in_math(kernels.collect(), math)
 }
 

@@ -13,7 +13,9 @@ pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<(), Er
     for log in logs {
         let refused = |reason: String| Error::Refused(format!("cannot plot {}: {reason}", log.display()));
         let text = fs::read_to_string(log).map_err(|error| refused(error.to_string()))?;
-        let name = log.file_stem().unwrap_or_default().to_string_lossy();
+        let same = logs.iter().filter(|other| other.file_stem() == log.file_stem()).count();
+        let name = if same > 1 { log.as_os_str() } else { log.file_stem().unwrap_or_default() };
+        let name = name.to_string_lossy();
         let of_log = curves_of(&text, if logs.len() > 1 { &name } else { "" }, seconds);
         let of_log = of_log.map_err(|line| refused(format!("line {line} is no line of a log")))?;
         if of_log.is_empty() {

@@ -228,7 +228,10 @@ impl Session {
             Some(planned) => Ok(planned),
             None => match self.recorded(&record) {
                 (recorded, PlanOrigin::Recorded) => self.own_plan(recorded),
-                (_, origin) => Err(Error::Refused(format!("the plan of rank 0 cannot be used: {origin:?}"))),
+                (_, PlanOrigin::Refused(reason)) => {
+                    Err(Error::Refused(format!("the plan of rank 0 cannot be used, as {reason}")))
+                }
+                _ => unreachable!("a record is used or refused"),
             },
         }
     }

@@ -12,8 +12,9 @@ use serde::Serialize;
 use std::fmt;
 use trainer::{Group, Net, layers::BuildOptions, spec::Phase};
 
-/// The mini-batches that are measured, in parts of the net's.
+/// The mini-batches that are measured, in parts of the net's, and from which one on these are five.
 const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 2.0 / 3.0, 1.0];
+const LEAST: usize = 8;
 /// Workspace of each kernel in the model.
 const WORKSPACE: Bytes = Bytes::mib(64);
 
@@ -57,6 +58,11 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let mut spec = net_spec(net)?;
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
     let base = spec.mini_batch().unwrap_or(1);
+    if base < LEAST {
+        return Err(usage!(
+            "tune times layers at parts of the mini-batch: it has to be at least {LEAST} (--batch)"
+        ));
+    }
     let options = planning.options(None, None)?;
     let mut console = Console::new(run.json);
     let ranks = (&Group::default(), None);

@@ -105,6 +105,27 @@ fn the_last_snapshots_and_the_best_are_kept() {
         .collect();
     names.sort();
     assert_eq!(folder.snapshots(), names);
+
+    // Nor is a snapshot of this one removed by another that resumes from elsewhere.
+    let other = "train --solver solver.prototxt --snapshot-prefix other";
+    folder.succeed(other);
+    folder.succeed(
+        &format!("{train} --max-iter 14 --snapshot other_iter_12.solverstate.safetensors")
+            .replace("log.", "b."),
+    );
+    assert!(names.iter().all(|name| folder.snapshots().contains(name)), "{:?}", folder.snapshots());
+}
+
+#[test]
+fn a_resumed_training_leaves_a_file_alone_that_is_no_log() {
+    let folder = Folder::new();
+    let train = "train --solver solver.prototxt --snapshot-prefix s/small --resume";
+    for text in ["notes\nof somebody\n", "{\"kind\":\"other\"}\n"] {
+        folder.write("notes.txt", text);
+        let output = folder.run(&format!("{train} --log notes.txt"));
+        assert!(crate::fixtures::text(&output.stderr).contains("notes.txt: it is not the log of a training"));
+        assert_eq!(folder.read("notes.txt"), text.as_bytes());
+    }
 }
 
 #[test]
@@ -136,7 +157,7 @@ fn a_training_ends_when_tests_get_no_better() {
     folder.change_solver(&[["test_iter: 4", ""], ["test_interval: 3", ""]]);
     let output = folder.run(train);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("--patience has no effect: the solver has nothing to test"));
+    assert!(text(&output.stderr).contains("--patience has no effect: no test has a loss"));
 }
 
 /// The update that would have made it worse was not made, so what there was before is worth keeping.

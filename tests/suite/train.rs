@@ -325,7 +325,7 @@ fn an_error_on_the_way_leaves_a_snapshot() {
     let sentence = format!("; --snapshot {state} resumes from there");
     for (damage, reason) in [
         (Some(&b"no image"[..]), "neither JPEG nor PNG"),
-        (Some(&good[..good.len() / 2]), "cannot decode"),
+        (Some(&good[..good.len() / 2]), "the PNG image is truncated"),
         (None, "No such file"),
     ] {
         fs::remove_file(folder.path("images/5.png")).unwrap();

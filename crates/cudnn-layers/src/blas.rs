@@ -65,7 +65,7 @@ pub(crate) fn product(
     // The scratch stays ours until all of the product is launched: cuBLAS may need several kernels for it.
     let asked = cuda.with_library(|cublas: &mut Cublas| {
         cuda.scratch(|scratch| {
-            cublas.prepare(tf32, scratch)?;
+            cublas.prepare(tf32 && a.view.format().dtype == ElementType::F32, scratch)?;
             cublas.product([m, n, k], count, a, b, c)
         })
     });
@@ -79,7 +79,7 @@ impl Cublas {
         self.stream.bind()?;
         let math = match tf32 {
             true => sys::cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
-            false => sys::cublasMath_t::CUBLAS_DEFAULT_MATH,
+            false => sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION,
         };
         // SAFETY: the handle is alive.
         unsafe { call!(cublasSetMathMode(self.handle, math)) }?;

@@ -95,7 +95,7 @@ impl fmt::Display for BudgetReport {
             table.row([name, time_ms.map_or_else(|| "does not fit".to_owned(), ms), gain]);
         }
         let [enough, smallest] = [self.enough_budget, self.smallest_budget].map(Bytes::exact);
-        write!(f, "{table}\n  time suffers below {enough}; nothing fits below {smallest}")
+        write!(f, "{table}\n  time suffers below {enough}; not everything fits below {smallest}")
     }
 }
 
@@ -106,7 +106,7 @@ pub struct BatchReport {
     pub policy: String,
     /// The budget.
     pub budget: Bytes,
-    /// The largest mini-batch that it holds.
+    /// The largest mini-batch found that it holds.
     pub largest: usize,
     /// The largest of those below whose samples a second are at most a tenth fewer than the most.
     pub fast: Option<usize>,
@@ -145,7 +145,7 @@ impl fmt::Display for BatchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { policy, budget, largest, fast, points } = self;
         write!(f, "Mini-batches in {budget} under the memory policy {policy}; ")?;
-        writeln!(f, "the largest that fits is {largest}")?;
+        writeln!(f, "the largest found is {largest}")?;
         if let Some(fast) = fast {
             writeln!(f, "  {fast} is the largest of these within 10 % of the best speed")?;
         }

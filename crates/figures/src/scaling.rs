@@ -6,9 +6,6 @@ use crate::table::Table;
 use serde::Serialize;
 use std::fmt;
 
-/// Bytes of gradients that are added up together.
-const BUCKET: f64 = (25 << 20) as f64;
-
 /// Predictions for up to so many GPUs, each with a mini-batch of its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScalingReport {
@@ -37,8 +34,8 @@ pub struct ScalingPoint {
 
 impl ScalingReport {
     /// `passes` has the milliseconds of each layer's backward pass in their order, and the bytes of gradients that
-    /// are complete then; `rest_ms` is the rest of an iteration of `samples`. A ring of n GPUs adds up in 2 (n - 1)
-    /// steps, in each of which every GPU passes on the n-th part of a bucket.
+    /// are added up after it, if any; `rest_ms` is the rest of an iteration of `samples`. A ring of n GPUs adds up in 2 (n - 1)
+    /// steps, in each of which every GPU passes on the n-th part of these.
     pub fn new(link: [f64; 2], gpus: usize, passes: &[(f64, f64)], (rest_ms, samples): (f64, usize)) -> Self {
         let alone = step(0.0, 0.0, passes)[0] + rest_ms;
         let point = |gpus: usize| {
@@ -62,15 +59,14 @@ impl ScalingReport {
 }
 
 /// When backward pass and sums have ended, what the sums take, and what of that comes after the backward pass, in
-/// milliseconds; a bucket takes `latency_ms` and a time for each byte.
+/// milliseconds; each sum takes `latency_ms` and a time for each byte.
 fn step(latency_ms: f64, ms_per_byte: f64, backward: &[(f64, f64)]) -> [f64; 3] {
-    let (mut now, mut free, mut bucket, mut sums_ms) = (0.0, 0.0f64, 0.0, 0.0);
-    for (index, (pass_ms, bytes)) in backward.iter().enumerate() {
+    let (mut now, mut free, mut sums_ms) = (0.0, 0.0f64, 0.0);
+    for (pass_ms, bytes) in backward {
         now += pass_ms;
-        bucket += bytes;
-        if bucket >= BUCKET || bucket > 0.0 && index + 1 == backward.len() {
-            let sum_ms = latency_ms + bucket * ms_per_byte;
-            (free, sums_ms, bucket) = (free.max(now) + sum_ms, sums_ms + sum_ms, 0.0);
+        if *bytes > 0.0 {
+            let sum_ms = latency_ms + bytes * ms_per_byte;
+            (free, sums_ms) = (free.max(now) + sum_ms, sums_ms + sum_ms);
         }
     }
     [free.max(now), sums_ms, (free - now).max(0.0)]

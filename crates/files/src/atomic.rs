@@ -1,8 +1,9 @@
 //! Writing a file so that its name never stands for half of it.
 
 use super::temporary::Temporary;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::{fs::File, path::Path};
+use std::path::{Path, PathBuf};
 
 /// Where bytes go until they are safe. Files are one kind; the tests have disks that fill up.
 pub(super) trait Sink: Write {
@@ -16,13 +17,27 @@ impl Sink for File {
     }
 }
 
-/// Writes a file by `body`: into a temporary one in the same folder, then to the disk, then renamed over `path`.
+/// Writes a file by `body`: into a temporary one in the same folder, then to the disk, then renamed over `path`, or over
+/// what that links to. What is no file, such as a pipe, is written into.
 ///
 /// # Errors
 /// What the system says if any step fails (no such folder, no permission, disk full), or `body`'s own error. The
 /// temporary file is removed, and whatever stood at `path` before is untouched.
 pub fn write_atomically(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    write_through(path, Ok, body)
+    match is_file(path) {
+        true => write_through(path, Ok, body),
+        false => body(&mut File::options().write(true).open(path)?),
+    }
+}
+
+/// Whether there is a file, or nothing yet.
+fn is_file(path: &Path) -> bool {
+    path.is_file() || !path.exists()
+}
+
+/// What `path` stands for: a link stays.
+fn target(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// [`write_atomically`] through a sink that the caller makes of the temporary file.
@@ -31,6 +46,7 @@ pub(super) fn write_through<S: Sink>(
     sink: impl FnOnce(File) -> io::Result<S>,
     body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
+    let path = &target(path);
     let temporary = Temporary::beside(path)?;
     let mut writer = BufWriter::with_capacity(1 << 16, sink(temporary.file()?)?);
     body(&mut writer)?;
@@ -49,5 +65,5 @@ pub(super) fn write_through<S: Sink>(
 /// # Errors
 /// What the system says.
 pub fn try_writing(path: &Path) -> io::Result<()> {
-    Temporary::beside(path).map(drop)
+    if is_file(path) { Temporary::beside(&target(path)).map(drop) } else { Ok(()) }
 }

@@ -137,6 +137,22 @@ fn writing_is_tried_without_a_trace() {
 /// Each of these would take for ever, or until memory is full.
 #[cfg(target_os = "linux")]
 #[test]
+fn links_stay_and_what_is_no_file_is_written_into() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("file"), "old").unwrap();
+    std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", at("null")).unwrap();
+    for name in ["link", "null"] {
+        try_writing(&at(name)).unwrap();
+        write_atomically(&at(name), |out| out.write_all(b"new")).unwrap();
+        assert!(fs::symlink_metadata(at(name)).unwrap().is_symlink(), "{name}");
+    }
+    assert_eq!(fs::read(at("file")).unwrap(), b"new");
+    assert_eq!(names(folder.path()), ["file", "link", "null"]);
+}
+
+#[test]
 fn only_regular_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

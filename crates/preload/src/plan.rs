@@ -99,8 +99,13 @@ impl Plan {
     /// As [`Plan::run`], but not counted among the calls.
     pub(crate) fn launch_all(&self, mut call: Call) -> Option<Status> {
         let [one, _] = self.signature.scalars();
-        let mut first = 0;
-        for run in self.within(call.workspace.1)?.runs() {
+        let (mut first, runs) = (0, self.within(call.workspace.1)?.runs());
+        // With some activations cuDNN refuses some algorithms, which is to happen at the first or not at all.
+        let is_mixed = runs.iter().any(|run| run.micro.algorithm != runs[0].micro.algorithm);
+        if call.epilogue.is_some() && is_mixed {
+            return None;
+        }
+        for run in runs {
             let Measurement { algorithm, micro_batch, .. } = &run.micro;
             for _ in 0..run.count {
                 match self.launch(&call, algorithm, (*micro_batch, first)) {

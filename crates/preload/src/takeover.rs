@@ -24,7 +24,7 @@ const WORTH: f64 = 0.02;
 type Planned = Result<Arc<Plan>, String>;
 
 /// What is known of every convolution that Find or Get was asked about.
-static KNOWN: LazyLock<Mutex<HashMap<Signature, Planned>>> = LazyLock::new(Default::default);
+static KNOWN: LazyLock<Mutex<HashMap<Signature, (usize, Planned)>>> = LazyLock::new(Default::default);
 
 /// Measures. Those who do wait for each other: two at a time would disturb each other.
 pub(crate) fn in_turn<R>(work: impl FnOnce() -> R) -> R {
@@ -137,14 +137,13 @@ pub(crate) fn planned(
     ceiling: usize,
     own: Option<usize>,
 ) -> Option<Planned> {
-    let is_enough = |planned: &Planned| planned.as_ref().map_or(true, |plan| plan.ceiling >= ceiling);
-    let known = || lock(&KNOWN).get(signature).cloned().filter(is_enough);
+    let known = || Some(lock(&KNOWN).get(signature).filter(|(tried, _)| *tried >= ceiling)?.1.clone());
     let measured = || {
         let planned = measure(call, signature.clone(), ceiling, own).map(Arc::new);
         let planned =
             planned.inspect_err(|reason| warn(&format!("a convolution was passed through: {reason}")));
         // A caller may still hold what was planned for less workspace, and was promised.
-        let before = lock(&KNOWN).get(signature).and_then(|known| known.clone().ok());
+        let before = known_plan(signature);
         let planned = match (planned, before) {
             (Ok(plan), Some(before)) => {
                 plan.promised.store(before.promised.load(Relaxed), Relaxed);
@@ -153,7 +152,7 @@ pub(crate) fn planned(
             (Err(_), Some(before)) => Ok(before),
             (planned, None) => planned,
         };
-        lock(&KNOWN).insert(signature.clone(), planned.clone());
+        lock(&KNOWN).insert(signature.clone(), (ceiling, planned.clone()));
         planned
     };
     // Whoever had the turn before may have measured it.
@@ -208,13 +207,13 @@ pub(crate) fn choose<'p>(
     chosen.ok()
 }
 
-fn known(signature: &Signature) -> Option<Arc<Plan>> {
-    lock(&KNOWN).get(signature)?.as_ref().ok().cloned()
+fn known_plan(signature: &Signature) -> Option<Arc<Plan>> {
+    lock(&KNOWN).get(signature)?.1.clone().ok()
 }
 
 /// Bytes of workspace of the virtual algorithm: as Find or Get said, or of a default if they were asked about others.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
-    let promised = || Some(known(&signature(call)?)?.promised.load(Relaxed));
+    let promised = || Some(known_plan(&signature(call)?)?.promised.load(Relaxed));
     let default = || Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm));
     taken_over(|| promised().or_else(default)).flatten()
 }
@@ -224,7 +223,7 @@ pub(crate) fn run(call: &Call) -> Status {
     let divided = || {
         let signature = signature(call)?;
         let is_alike = call.epilogue.is_none_or(|[z, ..]| signature.is_result(z));
-        division::run(&known(&signature).filter(|_| is_alike)?, *call, DEFAULT_MS)
+        division::run(&known_plan(&signature).filter(|_| is_alike)?, *call, DEFAULT_MS)
     };
     taken_over(|| divided().unwrap_or_else(|| call.launch_default())).unwrap_or(NOT_SUPPORTED)
 }

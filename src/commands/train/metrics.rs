@@ -62,6 +62,9 @@ impl Metrics {
 
     /// Refuses a log that cannot be written before anything is measured.
     pub(super) fn check(args: &TrainArgs) -> Result<(), Error> {
+        if let Some(folder) = &args.tensorboard {
+            fs::create_dir_all(folder).map_err(|source| refused(folder, source))?;
+        }
         let Some(path) = &args.log else { return Ok(()) };
         let has_lines = fs::metadata(path).is_ok_and(|file| file.len() > 0);
         if has_lines && !args.resume && args.snapshot.is_none() {
@@ -124,13 +127,17 @@ fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool
     let mut has_snapshot = false;
     if is_resumed && path.exists() {
         let mut kept = String::new();
-        for line in String::from_utf8_lossy(&read_regular(path)?).split_inclusive('\n') {
-            let Ok(read) = serde_json::from_str::<Value>(line) else { continue };
+        let text = read_regular(path)?;
+        if !text.is_empty() && !text.starts_with(b"{\"kind\":\"manifest\"") {
+            return Err(io::Error::other("it is not the log of a training"));
+        }
+        for line in String::from_utf8_lossy(&text).split_inclusive('\n') {
+            let read = serde_json::from_str::<Value>(line).unwrap_or_default();
             // A snapshot is written behind what was done before it; all else of its iteration comes after it.
             let (iteration, is_snapshot) = (read["iteration"].as_u64(), read["kind"] == "snapshot");
             has_snapshot |= is_snapshot && iteration == Some(first);
             if iteration.is_some_and(|iteration| iteration < first + u64::from(is_snapshot)) {
-                kept += line;
+                kept = kept + line.trim_end() + "\n";
             }
         }
         write_atomically(path, |file| file.write_all(kept.as_bytes()))?;

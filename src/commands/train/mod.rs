@@ -13,8 +13,9 @@ use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
 use std::collections::BTreeSet;
+use trainer::snapshot::{SnapshotPlace, state_path};
 use trainer::solver::{StepReport, TestOutput};
-use trainer::{Group, Solver, Stop, TrainError, host, snapshot::SnapshotPlace};
+use trainer::{Group, Solver, Stop, TrainError, host};
 
 /// A training under way, and what it has said.
 struct Training<'a> {
@@ -68,7 +69,9 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
     let mut earlier = BTreeSet::new();
-    if let (Some(_), Some(place)) = (&snapshot, &place) {
+    // Another training's are left alone.
+    let own = state_path(&spec.snapshot.prefix, first).display().to_string();
+    if let Some(place) = place.as_ref().filter(|_| snapshot.as_ref() == Some(&own)) {
         earlier = place.iterations().range(..=first).copied().collect();
     }
     let mut training = Training {

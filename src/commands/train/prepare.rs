@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trainer::snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest};
 use trainer::spec::{NetSpec, SolverSpec};
-use trainer::{Group, Solver, Training, layers::BuildOptions, planning::PlanRecord};
+use trainer::{Group, Net, Solver, Training, layers::BuildOptions, planning::PlanRecord};
 
 /// What a snapshot says that has to be known before the nets are built.
 struct Resumed {
@@ -85,6 +85,9 @@ pub(super) fn prepare(
     let seed = group.from_leader(|| Ok::<_, Error>(seed(args)))?;
     let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
+    if args.patience.is_some() && !nets[1..].iter().any(Net::has_loss) {
+        return Err(usage!("--patience has no effect: no test has a loss"));
+    }
     let given = (training.settings().clone(), weights.is_some());
     if group.from_leader(|| Ok::<_, Error>(given.clone()))? != given {
         let what = "it was given another solver, net, data or weights than rank 0";
@@ -156,9 +159,6 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     }
     if args.no_test {
         spec.tests.clear();
-    }
-    if args.patience.is_some() && spec.tests.is_empty() {
-        return Err(usage!("--patience has no effect: the solver has nothing to test"));
     }
     if args.no_snapshot {
         spec.snapshot.interval = 0;

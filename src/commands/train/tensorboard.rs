@@ -1,6 +1,6 @@
 //! TensorBoard's event files: records with checksums, each a protobuf message `Event`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{path::Path, process};
@@ -14,7 +14,6 @@ pub(super) struct Board {
 impl Board {
     /// A new file in `folder`, of a training that begins at iteration `first`: later ones in older files do not count.
     pub(super) fn create(folder: &Path, first: u64) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
         let name = format!("events.out.tfevents.{}.{}.microbatch", now() as u64, process::id());
         let mut board = Self { file: File::create_new(folder.join(name))? };
         board.event(0, 3, "brain.Event:2")?;

@@ -43,8 +43,8 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
             panels.push(Panel::new(x, |most| Axis::from_zero(&title, most), marks, 180.0));
         }
     }
-    let caption = "Faster algorithms round more. Gain of micro-batches over undivided FP32 kernels, if algorithms up to an error \
-                   are allowed, from the strictest class to any.".to_owned();
+    let caption = "Faster algorithms round more. Gain of micro-batches over undivided FP32 kernels of any error, if algorithms \
+                   up to an error are allowed to micro-batches, from the strictest class to any.".to_owned();
     let first = nets(studies, Math::Fp32).next()?;
     let title = format!("What accuracy costs: {}", first.device());
     Some(Figure { name: "accuracy".to_owned(), caption, data, ..Figure::new(title, first.source(), panels) })
@@ -64,7 +64,7 @@ fn programme(studies: &[Study]) -> Option<Figure> {
             let bar =
                 |length, text| Bar::new(study.label(), length, tone(policy), format!("{policy} {text}"));
             seconds.push(bar(measuring_s, format!("{measuring_s:.2}")));
-            let solving = solving_ms.map_or_else(String::new, |ms| format!(", {ms:.2} ms"));
+            let solving = solving_ms.map_or_else(String::new, |ms| format!(", {:.3} s", ms / 1e3));
             binaries.push(bar(sum as f64, format!("{sum}{solving}")));
         }
     }

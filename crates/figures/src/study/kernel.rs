@@ -72,7 +72,7 @@ impl Study {
         let caption = format!(
             "Each dot is an algorithm of {kernel} on all {samples} samples, the line the fastest that fits. With {at} of \
              workspace it takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. Divided into \
-             micro-batches it takes {divided_ms:.2} ms in that."
+             micro-batches it takes {divided_ms:.2} ms in that. What needs no workspace stands at the left edge."
         );
         let panel = Panel::new(Axis::bytes("workspace limit", range), |_| y, marks, TALL).with_key(key);
         Some(self.figure("cliff", &format!("One byte less for {kernel}"), caption, vec![panel], data))
@@ -145,7 +145,7 @@ impl Study {
         let points = set.len();
         let caption = format!(
             "All {points} desirable configurations of {kernel}: none is both faster and smaller than another. A limit chooses \
-             the last one to its left."
+             the last one to its left. What needs no workspace stands at the left edge."
         );
         let panel =
             Panel::new(Axis::bytes("workspace", range), |top| Axis::from_zero("ms", top), marks, TALL);

@@ -69,7 +69,7 @@ impl Study {
         let (shown, limit, (best, saved)) = (layers.len(), LIMITS[2], self.most_saved()?);
         let [plenty_ms, little_ms] = [plenty.time_ms, little.time_ms];
         let caption = format!(
-            "Data with gradients, weights and workspace of the {shown} layers with the largest workspaces. Upper bars: undivided \
+            "Data with gradients, weights and workspace of {shown} layers, those with the largest workspaces first. Upper bars: undivided \
              with up to {limit} for each kernel ({plenty_ms:.1} ms). Lower bars: micro-batches with up to {USUAL} \
              ({little_ms:.1} ms). Of all layers {best} saves most: it takes {saved:.2} times less."
         );

@@ -76,12 +76,14 @@ impl Study {
         let [undivided, .., best] = &curves[..] else { return None };
         let [undivided_ms, best_ms] = [undivided, best].map(|curve| curve.time_ms(USUAL).unwrap_or(f64::NAN));
         let equal = undivided.points().iter().find(|point| point.time_ms <= best_ms);
-        let equal = equal.map_or_else(|| "no amount".to_owned(), |point| point.workspace.to_string());
+        let equal = match equal {
+            Some(point) => format!("undivided kernels need {} each to be as fast", point.workspace),
+            None => "in no workspace are undivided kernels as fast".to_owned(),
+        };
         let (net, gain) = (&self.title, times(undivided_ms / best_ms));
         let caption = format!(
             "All convolution kernels of {net}, each with the same limit. At {USUAL} they take {undivided_ms:.1} ms undivided, \
-             and {best_ms:.1} ms in micro-batches ({gain}); undivided kernels need {equal} each to be as fast. Below: \
-             microseconds that each MiB more would save at best."
+             and {best_ms:.1} ms in micro-batches ({gain}); {equal}. Below: microseconds that each MiB more would save at best."
         );
         let price = |most: f64| Axis::decades("price of a MiB: µs saved at best", [0.1, most.max(1.0)]);
         let panels = vec![

@@ -186,7 +186,7 @@ impl<'a> Bound<'a> {
                 prices.clone_from(&best.1);
                 continue;
             }
-            if step < 1e-3 || target_ms - best.0 < 1e-5 * target_ms {
+            if step < 1e-3 || target_ms - best.0 <= 1e-5 * target_ms {
                 break;
             }
             direction.mix(&answer.violation, prices, 0.6);

@@ -40,7 +40,7 @@ pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> R
 /// Height and width of an image, from its header.
 ///
 /// # Errors
-/// In a sentence without the file's name: it cannot be read, is neither JPEG nor PNG, or is a JPEG file cut short.
+/// In a sentence without the file's name: it cannot be read, is neither JPEG nor PNG, or is cut short.
 pub fn dimensions(path: &Path) -> Result<[usize; 2], String> {
     let bytes = read_regular(path).map_err(unreadable)?;
     Ok(File::open(&bytes)?.size())
@@ -64,8 +64,14 @@ impl<'a> File<'a> {
             let options = options.set_max_width(usize::MAX).set_max_height(usize::MAX);
             let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
             decoder.decode_headers().map_err(undecodable)?;
+            if decoder.info().is_some_and(|info| ![1, 3, 4].contains(&info.components)) {
+                return Err("the JPEG image has neither 1, 3 nor 4 components".to_owned());
+            }
             Ok(Self::Jpeg(Box::new(decoder)))
         } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            if !bytes.windows(4).any(|chunk| chunk == b"IEND") {
+                return Err("the PNG image is truncated".to_owned());
+            }
             let limits = png::Limits { bytes: MOST_BYTES };
             let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
             decoder.set_transformations(png::Transformations::normalize_to_color8());

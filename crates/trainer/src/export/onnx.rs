@@ -22,17 +22,20 @@ const MOST_BYTES: usize = (1 << 31) - 1;
 /// A layer without counterpart in ONNX, with its name and line; more than the 2 GiB of weights that the format holds.
 pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
     let mut model = Model::new(net.graph(), values);
-    for node in &model.graph.nodes {
+    let graph = model.graph;
+    for node in &graph.nodes {
         if is_copy(node) {
             let from = model.names[node.bottoms[0]].clone();
             node.tops.iter().for_each(|&top| model.names[top].clone_from(&from));
         } else if !node.bottoms.is_empty() && !is_measure(node) {
             let message =
                 || format!("this form of {} has no counterpart in ONNX", node.spec.kind.type_name());
-            model.add(node).ok_or_else(|| NetError::layer(&node.spec, message()))?;
+            let mut from = node.bottoms.iter().map(|&bottom| &graph.nodes[graph.values[bottom].producer]);
+            let added = model.add(node).filter(|()| !from.any(is_measure));
+            added.ok_or_else(|| NetError::layer(&node.spec, message()))?;
         }
     }
-    let graph = model.graph(net.name());
+    let graph = model.graph(if net.name().is_empty() { "net" } else { net.name() });
     let [version, opset] = VERSIONS;
     let file = Writer::default().number(1, version).bytes(2, "microbatch").bytes(7, graph);
     let file = file.bytes(8, Writer::default().number(2, opset)).finish();

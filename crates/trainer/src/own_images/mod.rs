@@ -69,7 +69,11 @@ impl Recipe {
             lines[..starts[0]].iter().copied().filter(|line| !line.starts_with('#')).collect();
         let mut net = match template.name.as_str() {
             "" => format!("name: {}\n{}", quoted(&self.name), above.join("\n")),
-            name => above.join("\n").replacen(name, &self.name, 1),
+            name => {
+                let above = above.join("\n");
+                let (field, value) = above.split_once(':').unwrap_or_default();
+                format!("{field}:{}", value.replacen(name, &self.name, 1))
+            }
         };
         net = format!("{}\n\n{}", net.trim_end(), self.data_layers(survey, transform(template)));
         for (index, layer) in
@@ -171,6 +175,7 @@ impl Recipe {
             _ => 0.01,
         };
         let base_lr = if self.is_tuned { TUNED * rate } else { rate };
+        let base_lr = (f64::from(base_lr) * 1e9).round() / 1e9; // few digits
         let weight_decay = model.map_or(0.0005, |model| model.weight_decay);
         let method = if is_adam { "type: \"Adam\"\n" } else { "" };
         let tests = match survey.validation.1 {

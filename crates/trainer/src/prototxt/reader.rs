@@ -278,9 +278,11 @@ impl<'s> Reader<'s> {
         if holds {
             return Ok(());
         }
-        Err(match self.fields.iter().rev().find(|field| field.name == name) {
+        let fields: Vec<_> = self.fields.iter().filter(|field| field.name == name).collect();
+        Err(match fields.last() {
             Some(field) => {
-                let message = format!("{} is {}, but must be {must}", self.full(name), field.value);
+                let values: Vec<String> = fields.iter().map(|field| field.value.to_string()).collect();
+                let message = format!("{} is {}, but must be {must}", self.full(name), values.join(", "));
                 self.error(field.line, message)
             }
             None => self.error(self.line, format!("{} must be {must}", self.full(name))),

@@ -153,10 +153,20 @@ fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<
         (true, fields(node, &of_old_densenet(&module.own))),
         (true, fields(node, &module.place)),
     ];
+    // What stands in the same place of a chain is another layer if it has another size.
+    let has_other_size = |(name, &param): (&Option<String>, &usize)| {
+        let given = name.as_ref().and_then(|name| file.shape(name));
+        given.is_some_and(|shape| {
+            shape.iter().product::<usize>()
+                != graph.params[param].declaration.shape.dims().iter().product::<usize>()
+        })
+    };
+    let is_other = namings[4].1.iter().zip(&node.params).any(has_other_size);
     let found = |(_, names): &(bool, Vec<Option<String>>)| {
         names.iter().flatten().filter(|name| file.shape(name).is_some()).count()
     };
-    namings.into_iter().rev().max_by_key(found).filter(|naming| found(naming) > 0)
+    let namings = namings.into_iter().take(5 - usize::from(is_other));
+    namings.rev().max_by_key(found).filter(|naming| found(naming) > 0)
 }
 
 /// The names of torchvision's first DenseNets, which its own reader still takes: `denselayer1.norm.1`, today `norm1`.

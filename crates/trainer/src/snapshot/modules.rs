@@ -35,9 +35,13 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
     modules
 }
 
-/// Whether every layer has one before it, as in torchvision's AlexNet and VGG. In training a batch norm may be a sum.
+/// Whether every layer has one before it, and a module, as in torchvision's AlexNet and VGG. In training a batch norm may
+/// be a sum.
 pub(crate) fn is_chain(graph: &Graph) -> bool {
-    let joins = |node: &Node| matches!(node.spec.kind, LayerKind::Eltwise(_) | LayerKind::Concat(_));
+    let joins = |node: &Node| match node.spec.kind {
+        LayerKind::Scale(_) => norm_of(graph, node).is_none(),
+        _ => matches!(node.spec.kind, LayerKind::Eltwise(_) | LayerKind::Concat(_)),
+    };
     let is_sum = |node: &Node| matches!(node.spec.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
     let is_classifier = |node: &Node| matches!(node.spec.kind, LayerKind::InnerProduct(_));
     !graph.nodes.iter().any(|node| joins(node) || is_sum(node)) && graph.nodes.iter().any(is_classifier)

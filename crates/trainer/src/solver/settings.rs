@@ -87,7 +87,10 @@ impl Training {
         let trained = names(&nets[0]);
         let only_tested = nets[1..].iter().flat_map(names).filter(|name| !trained.contains(name));
         let only_tested = only_tested.map(|name| format!("parameter '{name}' is tested, but not trained"));
-        by_class.chain(strangers).chain(only_tested).chain(self.slow_averages(&nets[0])).collect()
+        let idle =
+            (!nets[0].has_loss()).then(|| "no layer of the net is a loss: nothing is learnt".to_owned());
+        let of_data = by_class.chain(strangers);
+        of_data.chain(only_tested).chain(self.slow_averages(&nets[0])).chain(idle).collect()
     }
 
     /// Batch normalisation tests with moving averages, which in a short training are still those of its beginning.

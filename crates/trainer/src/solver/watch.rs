@@ -81,6 +81,6 @@ impl Solver {
             saved.clone().into_iter().partition(|(name, _)| name.starts_with(RECENT));
         self.counters = others;
         self.recent = recent.into_values().map(f64::from_bits).collect();
-        self.recent.truncate(self.spec.average_loss);
+        self.recent.drain(..self.recent.len().saturating_sub(self.spec.average_loss));
     }
 }

@@ -38,7 +38,7 @@ impl NetSpec {
             shuffle: false,
             new_size: transform.new_size,
             is_color,
-            transform,
+            transform: TransformParams { mirror: false, ..transform },
             images: images.to_vec(),
         });
         if input.tops.len() == 1 {

@@ -83,7 +83,9 @@ impl SolverSpec {
     pub fn rate(&self, iteration: u64) -> f32 {
         let iteration = iteration as usize;
         match self.warmup {
-            Some(warmup) if iteration < warmup.interval => warmup.rate(iteration, self.learning_rate.base_lr),
+            Some(warmup) if iteration < warmup.interval => {
+                warmup.rate(iteration, self.learning_rate.base_lr).max(self.learning_rate.min_lr)
+            }
             _ => self.learning_rate.rate(iteration, self.max_iter),
         }
     }

@@ -1,7 +1,7 @@
 //! Image files: lists, folders, decoding and resizing.
 
 use super::read;
-use crate::data::decode::is_complete;
+use crate::data::decode::{dimensions, is_complete};
 use crate::data::{Dataset, ImageData, ImageRecords, Phase, Transform, TransformScratch};
 use crate::spec::{ColorJitter, Mean, TransformParams};
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
@@ -265,6 +265,19 @@ fn unreadable_images_are_errors_with_file_and_line() {
     for index in 1..set.facts().len {
         let error = error(read(&set, index));
         assert!(error.contains(&format!("list.txt:{}", index + 1)) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn no_truncation_of_a_png_has_a_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image.png");
+    RgbImage::from_fn(40, 30, |x, y| Rgb([(x * y) as u8, 5, 7])).save(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(dimensions(&path), Ok([30, 40]));
+    for length in 0..bytes.len() - 4 {
+        fs::write(&path, &bytes[..length]).unwrap();
+        assert!(dimensions(&path).is_err(), "length {length}");
     }
 }
 

@@ -88,7 +88,7 @@ fn what_cannot_be_read_is_left_out_by_name_or_refused() {
     assert_eq!(survey.train.1 + survey.validation.1, 9);
     assert_eq!(survey.unreadable.len(), 2);
     for (file, reason) in
-        [("cat/Thumbs.db", "neither JPEG nor PNG"), ("dog/1.png", "cannot decode the image")]
+        [("cat/Thumbs.db", "neither JPEG nor PNG"), ("dog/1.png", "the PNG image is truncated")]
     {
         assert!(
             survey.unreadable.iter().any(|said| said.contains(file) && said.contains(reason)),

@@ -39,7 +39,7 @@ fn layers_without_parameters() {
     let reshape = kind("Reshape", "reshape_param { shape { dim: 0 dim: -1 } }");
     assert_eq!(reshape, LayerKind::Reshape(ReshapeParams { dims: vec![0, -1], axis: 0, num_axes: -1 }));
     let message = layer_error("Reshape", "reshape_param { shape { dim: -1 dim: -1 } }");
-    assert!(message.ends_with("reshape_param.shape.dim is -1, but must be -1 only once"), "{message}");
+    assert!(message.ends_with("reshape_param.shape.dim is -1, -1, but must be -1 only once"), "{message}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn data_layers_refuse_what_cannot_work() {
         (data("top: 'x' bottom: 'y'", source), "layer 'd': a layer of this type has 0 bottoms, here are 1"),
         (
             "layer { name: 'd' type: 'Input' top: 'x' input_param { shape { dim: 1 dim: 0 } } }".to_owned(),
-            "layer 'd': input_param.shape.dim is 0, but must be at least 1",
+            "layer 'd': input_param.shape.dim is 1, 0, but must be at least 1",
         ),
         ("layer { name: 'd' type: 'Input' top: 'x' }".to_owned(), "layer 'd': input_param.shape is missing"),
         (

@@ -233,14 +233,17 @@ fn a_net_predicts_images_as_its_data_are() {
         let (spec, scores) = net(&text).predicting(&["a.png".into()], 4, |_| Ok([3, 32, 32])).unwrap();
         let LayerKind::ImageData(images) = &spec.layers[0].kind else { panic!("{spec:?}") };
         assert_eq!((images.batch_size, images.is_color, scores.as_str()), (4, true, "loss"));
-        assert_eq!(images.new_size, images.transform.new_size);
+        assert!(images.new_size == images.transform.new_size && !images.transform.mirror);
         (images.transform.is_rgb, images.transform.new_size)
     };
     let of_files = Some([32; 2]);
     assert_eq!(predicting("type: 'Data' data_param { source: 'cifar' batch_size: 2 }"), (true, of_files));
     let input = "type: 'Input' input_param { shape { dim: 1 dim: 3 dim: 32 dim: 32 } shape { dim: 1 } }";
     assert_eq!(predicting(input), (false, of_files));
-    assert_eq!(predicting("type: 'ImageData' image_data_param { source: 'l' }"), (false, None));
+    assert_eq!(
+        predicting("type: 'ImageData' transform_param { mirror: true } image_data_param { source: 'l' }"),
+        (false, None)
+    );
     let kept = "type: 'ImageData' image_data_param { source: 'l' is_rgb: true new_height: 9 new_width: 8 }";
     assert_eq!(predicting(kept), (true, Some([9, 8])));
 }

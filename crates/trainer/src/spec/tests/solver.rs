@@ -135,7 +135,7 @@ fn solvers_refuse_what_cannot_work() {
         (
             policy("'multistep' gamma: 0.1 stepvalue: 5 stepvalue: 5"),
             2,
-            "stepvalue is 5, but must be larger than the one before it",
+            "stepvalue is 5, 5, but must be larger than the one before it",
         ),
         (policy("'poly'"), 1, "power is missing"),
         (least("min_lr: 0.2"), 2, "min_lr is 0.2, but must be from 0 to base_lr"),
