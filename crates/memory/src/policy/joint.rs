@@ -12,7 +12,8 @@
 
 use super::anneal::{Annealing, both};
 use super::plan::{BelowFloor, Fitting, MemoryPlan};
-use super::{bound::Bound, costs::Costs, price::Prices, problem::Problem, trial::Choice};
+use super::trial::{Choice, Trial};
+use super::{bound::Bound, costs::Costs, price::Prices, problem::Problem};
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 
@@ -91,6 +92,8 @@ struct Search<'a> {
     prices: Prices,
     /// The best for the last capacity.
     choices: Annealing<'a>,
+    /// The fastest for each capacity, as far as they have no places yet.
+    unplaced: Vec<(u64, Choice)>,
     /// All that was placed, with its time (infinite if it does not fit) and workspaces in the memory it was found for.
     found: Vec<(f64, Fitting<'a>, Vec<[Bytes; 2]>)>,
 }
@@ -99,7 +102,7 @@ impl<'a> Search<'a> {
     fn new(problem: &'a Problem<'a>) -> Self {
         let bound = Bound::new(problem);
         let choices = Annealing::new(problem);
-        Self { problem, prices: bound.zero(), bound, choices, found: Vec::new() }
+        Self { problem, prices: bound.zero(), bound, choices, unplaced: Vec::new(), found: Vec::new() }
     }
 
     /// Searches for the smallest capacity, though that be above `budget`, from a choice without offloading. Returns the
@@ -111,7 +114,7 @@ impl<'a> Search<'a> {
         self.place(&leanest, (0, false), Bytes::ZERO);
         let least = problem.carry_out(&leanest, 0, false).peak;
         self.choices.known = vec![problem.keep(), problem.all(true, false), repeated, leanest.clone()];
-        self.climb(PRICES[0], least, budget.0);
+        self.climb(PRICES[0], least);
         let fastest = self.choices.fits.first().map_or(leanest, |(_, choice)| choice.clone());
         ([Bytes(least), floor.floor], fastest)
     }
@@ -122,10 +125,17 @@ impl<'a> Search<'a> {
         let (problem, aligned) = (self.problem, (step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT);
         for capacity in (least.0..=budget.0).step_by(aligned as usize) {
             if capacity > least.0 {
-                self.climb(PRICES[1], capacity, budget.0);
+                self.climb(PRICES[1], capacity);
             }
-            self.search_places(capacity, budget.0);
-            if self.found.iter().any(|(ms, ..)| *ms <= problem.unlimited_ms * (1.0 + 1e-9)) {
+            let fastest_ms = problem.unlimited_ms * (1.0 + 1e-9);
+            let is_fastest = self.choices.fits.first().is_some_and(|(ms, _)| *ms <= fastest_ms);
+            if is_fastest || !self.has(f64::MAX) {
+                self.search_places(capacity);
+            } else {
+                let fits = self.choices.fits.iter().map(|(_, choice)| (capacity, choice.clone()));
+                self.unplaced.extend(fits);
+            }
+            if self.has(fastest_ms) {
                 break;
             }
         }
@@ -146,9 +156,8 @@ impl<'a> Search<'a> {
         self.prices.memory.iter_mut().for_each(|price| *price *= times);
     }
 
-    /// Searches for `capacity`: from the best that is known, and from the best answer to prices after so many steps. What
-    /// is found is placed if it is within `budget`.
-    fn climb(&mut self, steps: usize, capacity: u64, budget: u64) {
+    /// Searches for `capacity`: from the best that is known, and from the best answer to prices after so many steps.
+    fn climb(&mut self, steps: usize, capacity: u64) {
         self.set_capacity(capacity);
         let (choices, mut answers) = (&mut self.choices, Vec::new());
         let last_ms = choices.go_on(capacity);
@@ -162,31 +171,31 @@ impl<'a> Search<'a> {
         choices.known.extend(answers.into_iter().map(|(_, choice)| choice).take(KNOWN[1] / 8));
         choices.known.drain(KNOWN[0]..choices.known.len().saturating_sub(KNOWN[1]).max(KNOWN[0]));
         choices.anneal_both(starts, HEAT);
-        self.place_fastest(capacity, budget);
     }
 
-    /// Near the floor what fits in sum may have no places: what searches from the first known choices find may.
-    fn search_places(&mut self, capacity: u64, budget: u64) {
+    /// Whether a plan that was placed takes no more.
+    fn has(&self, ms: f64) -> bool {
+        self.found.iter().any(|(found_ms, ..)| *found_ms <= ms)
+    }
+
+    /// Places what was found. Near the floor what fits in sum may have no places: what searches from the first known
+    /// choices find may.
+    fn search_places(&mut self, capacity: u64) {
         let fits = self.choices.fits.clone();
-        for start in 0..KNOWN[0] {
-            if capacity > budget || self.found.iter().any(|(ms, ..)| ms.is_finite()) {
+        for start in (0..=KNOWN[0]).step_by(2) {
+            for (ms, choice) in &self.choices.fits.clone() {
+                if !self.has(*ms) {
+                    self.place(choice, (capacity, false), Bytes(capacity));
+                }
+            }
+            if self.has(f64::MAX) || start == KNOWN[0] {
                 break;
             }
             let choices = &mut self.choices;
             choices.known.extend(std::mem::take(&mut choices.fits).into_iter().map(|(_, choice)| choice));
-            choices.anneal(choices.known[start].clone(), choices.trials(), HEAT[1]);
-            self.place_fastest(capacity, budget);
+            choices.anneal_both([start, start + 1].map(|start| choices.known[start].clone()), [HEAT[1]; 2]);
         }
         self.choices.fits = fits;
-    }
-
-    /// Places the fastest choices for `capacity`, if that is within `budget`, as far as nothing is known to be faster.
-    fn place_fastest(&mut self, capacity: u64, budget: u64) {
-        for (ms, choice) in &self.choices.fits.clone() {
-            if capacity <= budget && self.found.iter().all(|(other_ms, ..)| ms < other_ms) {
-                self.place(choice, (capacity, false), Bytes(capacity));
-            }
-        }
     }
 
     /// Places a choice that was found for `capacity`, by kernels that are `patient` or not, within `budget`, or
@@ -204,7 +213,15 @@ impl<'a> Search<'a> {
     }
 
     /// The fastest of what was found: as it was placed for less, or with the workspaces of `budget`.
-    fn best(&self, budget: Bytes) -> Option<MemoryPlan> {
+    fn best(&mut self, budget: Bytes) -> Option<MemoryPlan> {
+        // What is slower than the fastest even if nothing waits for copies needs no places.
+        let mut trial = Trial::default();
+        for (capacity, choice) in std::mem::take(&mut self.unplaced).into_iter().rev() {
+            self.problem.compute(&choice, budget.0, f64::INFINITY, &mut trial);
+            if !self.has(trial.time_ms) {
+                self.place(&choice, (capacity, false), Bytes(capacity));
+            }
+        }
         let mut best: Option<(f64, &Fitting<'_>, Vec<[Bytes; 2]>)> = None;
         for (ms, fitting, workspace) in self.found.iter().rev() {
             let least_ms = best.as_ref().map_or(f64::INFINITY, |best| best.0);
