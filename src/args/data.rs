@@ -44,8 +44,7 @@ pub struct InitArgs {
 /// What `microbatch data` can make.
 #[derive(Debug, Subcommand)]
 pub enum DataCommand {
-    /// Draw a labelled set of images: figures with textures, which a convolutional net learns and a linear model does
-    /// not
+    /// Draw a labelled set of images: figures with textures, which convolutional nets learn and linear models do not
     Render(RenderArgs),
 }
 

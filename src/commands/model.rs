@@ -5,8 +5,7 @@ use crate::{Console, Error, models::Model};
 /// Convolutions in the groups of VGG-16.
 const GROUPS: [usize; 5] = [2, 2, 3, 3, 3];
 
-/// Prints VGG with `depth` layers that have weights: VGG-16 with more convolutions at the end of each group, as in the
-/// vDNN paper (Rhu et al. 2016, section V-E).
+/// Prints VGG with `depth` layers of weights: VGG-16 with more convolutions a group (Rhu et al. 2016, section V-E).
 pub(super) fn vgg(depth: usize) -> Result<(), Error> {
     let more = depth.checked_sub(16).filter(|more| more.is_multiple_of(GROUPS.len()));
     let more = more

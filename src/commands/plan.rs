@@ -84,7 +84,11 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let origin = session.origin;
     let Planned { plans, budget, schedule, .. } = planned;
     let report = report(args, header, &origin, (&plans[0], budget))?;
-    let report = Report { memory, schedule, batches, scaling, ..report };
+    let explanation = match &schedule {
+        Some(_) => report.explanation.map(ExplainReport::in_schedule),
+        None => report.explanation,
+    };
+    let report = Report { explanation, memory, schedule, batches, scaling, ..report };
     if let Some(file) = &args.trace {
         let schedule = report.schedule.as_ref().ok_or_else(|| {
             usage!("--trace has no effect here: everything stays on the device (--memory-policy joint plans all the same)")

@@ -1,13 +1,11 @@
-//! Loops that the CPU's code of all operations shares: cut by index, so that no result depends on the number of
-//! threads.
+//! Loops that the CPU's code of all operations shares, cut by index: no result depends on the number of threads.
 
 use crate::AxisExtents;
 use std::ops::Range;
 use tensor::cpu::{Lanes, SharedMut, WithLanes, dispatch};
 use tensor::{Accumulate, Cpu, Out};
 
-/// Elements per task. Smaller blobs stay on the calling thread: waking another one costs as much as a few thousand
-/// elements.
+/// Elements per task. Smaller blobs stay on the calling thread: to wake another costs as much as some thousands.
 pub(crate) const TASK_LEN: usize = 1 << 15;
 
 /// `inlined!(function(arguments), |..| body)`: calls one of these functions with bodies that are compiled into it.
@@ -118,8 +116,7 @@ pub(crate) fn put_if_any(accumulate: Accumulate, to: Option<&mut f32>, value: f3
     to.into_iter().for_each(|to| put(accumulate, to, value));
 }
 
-/// Calls `body(channel, the elements of a plane, the plane of `blob`)` for every plane of an `outer x axis x inner`
-/// blob, vectorised.
+/// Calls `body(channel, a plane, the plane of `blob`)` for every plane of an `outer x axis x inner` blob, vectorised.
 pub(crate) fn for_each_plane(
     cpu: &Cpu,
     extents: &AxisExtents,

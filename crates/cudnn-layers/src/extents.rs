@@ -3,8 +3,7 @@
 use std::ops::Range;
 use tensor::{AxisOrder, TensorType};
 
-/// A blob as `outer x axis x inner` elements in the order of memory. For the channels of images: samples, channels,
-/// pixels.
+/// A blob as `outer x axis x inner` elements in the order of memory. For images: samples, channels, pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AxisExtents {
     /// The product of the extents before the axis.

@@ -7,8 +7,7 @@
 //! own. All operations panic where the lengths of operands do not fit. This crate knows no graph, no parameters and no
 //! policy: it is told which algorithm to run on which samples.
 
-/// `on_device!(device, function(arguments))`: the function of that name in the operation's `cpu` or `cuda`, by the
-/// device.
+/// `on_device!(device, function(arguments))`: that function in the operation's `cpu` or `cuda`, by the device.
 macro_rules! on_device {
     ($device:expr, $function:ident($($argument:expr),*)) => {
         match $device {

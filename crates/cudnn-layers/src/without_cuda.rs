@@ -1,5 +1,4 @@
-//! What stands for cuBLAS and cuDNN in a build without the feature `cuda`, where no GPU can be opened and nothing here
-//! ever runs.
+//! What stands for cuBLAS and cuDNN in a build without the feature `cuda`, where nothing here ever runs.
 
 use crate::conv::{ConvError, ConvOp, Convolver};
 use planner::Math;

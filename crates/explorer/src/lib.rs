@@ -1,5 +1,4 @@
-//! The planner in a web page: questions come in as JSON, answers go out as JSON with the command's numbers and
-//! drawings.
+//! The planner in a web page: JSON comes in, and JSON goes out with the command's numbers and drawings.
 //!
 //! The page has three calls and no glue: [`explorer_input`] gives room for a question, [`explorer_ask`] answers it, and
 //! [`explorer_output`] says where the answer lies.

@@ -27,8 +27,7 @@ struct Table {
 /// What is planned: net, GPU, arithmetic, mini-batch, and the sizes that are to be measured or estimated.
 type Subject = (String, String, Math, u32, BatchSizePolicy);
 
-/// What a plan is made of: the net on the GPU, and how many measurements are estimates, if any, and how far these are
-/// off.
+/// What a plan is made of: the net on the GPU, how many measurements are estimates, and how far these are off.
 pub(crate) type Prepared = (Study, Option<EstimateReport>);
 
 impl State {

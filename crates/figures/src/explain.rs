@@ -85,6 +85,12 @@ impl ExplainReport {
             ..self
         }
     }
+
+    /// The same of kernels alone: what each may have follows from a schedule, and not from one limit.
+    #[must_use]
+    pub fn in_schedule(self) -> Self {
+        Self { curve: Curve::default(), ..self }
+    }
 }
 
 impl KernelExplanation {
@@ -143,6 +149,9 @@ impl fmt::Display for ExplainReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "What every kernel had to choose from:")?;
         self.kernels.iter().try_for_each(|kernel| writeln!(f, "{kernel}\n"))?;
+        if self.curve.points().is_empty() {
+            return Ok(());
+        }
         let of = self.of;
         writeln!(f, "Planned time of all kernels under each {of}, where it changes:")?;
         writeln!(f, "{}", curve_table(&self.curve, self.limit, of))?;

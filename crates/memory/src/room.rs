@@ -27,8 +27,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// The room that net number `net` of `nets`, which share an arena, leaves to `kernels`, which are its own, in any
-    /// order.
+    /// The room that net number `net` of `nets`, which share an arena, leaves to its `kernels`, in any order.
     ///
     /// # Panics
     /// If a kernel is of another net.
@@ -55,8 +54,7 @@ impl Room {
         Bytes(self.base + self.end)
     }
 
-    /// The largest workspace that a kernel, by its index, can have within `budget`; nothing if the budget is too small
-    /// for the rest.
+    /// The largest workspace that a kernel, by its index, can have within `budget`; 0 if that lacks room for the rest.
     pub fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
         largest(&self.holes[kernel], budget.saturating_sub(Bytes(self.base)))
     }
@@ -94,8 +92,7 @@ impl Room {
         needs
     }
 
-    /// Planned time as a function of the budget: it falls where a kernel's room becomes enough for its next
-    /// configuration.
+    /// Planned time over the budget: it falls where a kernel's room becomes enough for its next configuration.
     pub fn budget_curve(&self, fronts: &Fronts) -> Curve {
         let of_kernel = |(index, (_, set)): (usize, (&Kernel, &DesirableSet))| {
             let budget = |point: &Configuration| self.budget(index, point.workspace());

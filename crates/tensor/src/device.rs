@@ -39,8 +39,7 @@ impl Device {
         }
     }
 
-    /// Runs `body` where the device's work is best started: on a thread of the processor's pool, or, for a GPU, on this
-    /// thread.
+    /// Runs `body` where the device's work is best started: on the processor's pool, or, for a GPU, on this thread.
     pub fn run<R: Send>(&self, body: impl FnOnce() -> R + Send) -> R {
         match self {
             Self::Cpu(cpu) => cpu.run(body),

@@ -2,8 +2,7 @@
 
 use crate::ElementType;
 
-/// Offsets in an arena are multiples of this many bytes: what a GPU's own allocations are aligned to, and several cache
-/// lines.
+/// Offsets in an arena are multiples of so many bytes, as a GPU's allocations are: several cache lines.
 pub const ALIGNMENT: usize = 256;
 
 /// How much memory something will need, and at which addresses: what a layer saves, the scratch of a step.

@@ -111,8 +111,7 @@ impl Descriptor {
         Ok(parts)
     }
 
-    /// Reads as many values as there is room for, and returns how many that are; without room, how many there are to
-    /// read.
+    /// Reads as many values as there is room for, and returns how many; without room, how many there are to read.
     fn read<T>(
         &self,
         name: Name,

@@ -93,8 +93,7 @@ impl Neighbourhood {
     }
 }
 
-/// What backward needs beside its operands: across five channels nothing, else room for `scale`, an element for each
-/// of `x`.
+/// What backward needs beside its operands: across five channels nothing, else `scale`, an element for each of `x`.
 pub fn scratch(lrn: &Lrn, len: usize) -> Space {
     if lrn.is_five() { Space::NONE } else { Space::of::<f32>(len) }
 }

@@ -72,8 +72,7 @@ pub fn backward(device: &Device, extents: &AxisExtents, gamma: View<'_>, dy: Vie
     on_device!(device, forward(extents, &factors, false, Some(dy), dx));
 }
 
-/// `dgamma (+)= sum of dy * x` and `dbeta (+)= sum of dy` per channel, in an order that does not depend on the number
-/// of threads.
+/// `dgamma (+)= sum of dy * x`, `dbeta (+)= sum of dy` per channel, in one order for any number of threads.
 pub fn backward_affine(
     device: &Device,
     extents: &AxisExtents,

@@ -57,8 +57,7 @@ pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, y: View<'_>, dy: View<'
     });
 }
 
-/// Tells `each` of every prediction that is not ignored its place, by outer and inner index, and its class, and counts
-/// them.
+/// Tells `each` of every prediction that counts its place, by outer and inner index, and its class. Counts them.
 fn count_predictions(
     extents: &AxisExtents,
     ignore_label: Option<i32>,

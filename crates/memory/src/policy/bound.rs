@@ -120,8 +120,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Notes what a unit does that is wanted before a backward action; returns before which one it wants the unit that
-    /// it reads.
+    /// Notes what a unit does that is wanted before a backward action; returns before which it wants what it reads.
     fn note(&self, index: usize, table: &Table, wanted: usize, price: &Price, answer: &mut Answer) -> usize {
         let (problem, turn, none) = (self.problem, self.problem.turn(), self.problem.backward.len());
         let Answer { choice, violation: Prices { memory, copies }, .. } = answer;
@@ -211,8 +210,7 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// What a unit and all before it on its path cost, by the backward action before which it is wanted; last, if nobody
-/// wants it.
+/// What a unit and all before it on its path cost, by the backward action that wants it; last, if nobody does.
 struct Table {
     /// The least cost, in milliseconds.
     ms: Vec<f64>,
@@ -287,8 +285,7 @@ impl Table {
     }
 }
 
-/// Units, each of which reads the one before it: from the last on, each goes on to the latest that it reads and that is
-/// on no path yet.
+/// Units that each read the one before: from the last on, each goes on to the latest that it reads on no path yet.
 fn paths(problem: &Problem<'_>) -> Vec<Vec<usize>> {
     let mut is_taken = vec![false; problem.units.len()];
     let mut paths = Vec::new();

@@ -63,8 +63,7 @@ impl Costs {
         again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
     }
 
-    /// The time of a pass with kernels with the fastest workspace within `limit`, or else the least one, and that
-    /// workspace.
+    /// The time of a pass with kernels with its fastest workspace within `limit`, or else its least, and that.
     pub(super) fn within(&self, (node, pass): (usize, usize), limit: Bytes) -> (f64, Bytes) {
         let costs = &self.nodes[node][pass];
         let cost = costs.within(limit).expect("it has kernels");

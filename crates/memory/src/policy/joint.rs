@@ -44,12 +44,12 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     let mut without = Search::new(&ways[0]);
     let mut with = (costs.host > Bytes::ZERO).then(|| Search::new(&ways[1]));
     let [step, finer] = STEPS.map(|part| (keep.device.0 as f64 * part) as u64);
-    let (from, fastest) = without.start(budget, ways[0].all(false, true));
+    let (from, fastest) = without.start(ways[0].all(false, true));
     let plans = both(
         || without.rise(budget, from, step),
         || {
             let search = with.as_mut()?;
-            let (from, _) = search.start(budget, fastest);
+            let (from, _) = search.start(fastest);
             search.rise(budget, from, finer)
         },
     );
@@ -105,9 +105,9 @@ impl<'a> Search<'a> {
         Self { problem, prices: bound.zero(), bound, choices, unplaced: Vec::new(), found: Vec::new() }
     }
 
-    /// Searches for the smallest capacity, though that be above `budget`, from a choice without offloading. Returns the
+    /// Searches for the smallest capacity, though that be above the budget, from a choice without offloading. Returns the
     /// capacity with the least that has places, and the fastest choice for it.
-    fn start(&mut self, budget: Bytes, repeated: Choice) -> ([Bytes; 2], Choice) {
+    fn start(&mut self, repeated: Choice) -> ([Bytes; 2], Choice) {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();
         self.place(&problem.keep(), (0, false), Bytes::ZERO);
@@ -198,8 +198,7 @@ impl<'a> Search<'a> {
         self.choices.fits = fits;
     }
 
-    /// Places a choice that was found for `capacity`, by kernels that are `patient` or not, within `budget`, or
-    /// wherever that ends.
+    /// Places a choice for `capacity`, by kernels that are `patient` or not, within `budget`, or wherever it ends.
     fn place(&mut self, choice: &Choice, (capacity, patient): (u64, bool), budget: Bytes) {
         let problem = self.problem;
         let carried = problem.carry_out(choice, capacity, patient);

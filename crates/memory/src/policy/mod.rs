@@ -49,11 +49,9 @@ pub enum MemoryPolicy {
     VdnnConvLean,
     /// vDNN: the least offloading that fits, with the fastest algorithms that do.
     VdnnDyn,
-    /// AccUDNN (Guo et al. 2019): what a model of the iteration says can be swapped without a stall, and more if it
-    /// must.
+    /// AccUDNN (Guo et al. 2019): what its model says can be swapped without a stall, and more if it must.
     Accudnn,
-    /// Ours: for each map to stay, to be offloaded or to be computed again, with the workspaces of kernels, in least
-    /// time.
+    /// Ours: each map stays, is offloaded or is computed again, with the workspaces of kernels, in least time.
     Joint,
 }
 

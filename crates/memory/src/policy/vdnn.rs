@@ -44,8 +44,7 @@ const TRIALS: [(Offloading, Algorithms); 5] = [
     (Offloading::All, Algorithms::Greedy),
 ];
 
-/// The plan of a static policy of vDNN within `budget` bytes of the device. Only inputs of nodes before `classifier`
-/// are offloaded.
+/// The plan of a static policy of vDNN within `budget` bytes: only inputs of nodes before `classifier` leave.
 ///
 /// # Errors
 /// [`BelowFloor`]: it does not fit.

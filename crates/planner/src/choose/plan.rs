@@ -114,8 +114,7 @@ pub struct DivisionReport {
     pub binaries: usize,
 }
 
-/// The chosen configuration of every kernel and where its workspace lies. All times are sums of measured times, so
-/// predictions.
+/// The configuration of every kernel and where its workspace lies. Times are sums of measured ones: predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The options that it was made with.

@@ -21,8 +21,7 @@ pub(crate) fn choose(
         Some(PlannedKernel::new(kernel, front, front.set.fastest_within(limit)?, limit, undivided))
     });
     planned.collect::<Option<_>>().ok_or_else(|| {
-        // Of the kernels that lack something the one that lacks most: with equal limits its need is the smallest limit
-        // for all.
+        // Of the kernels that lack something the one that lacks most: its need is the smallest limit for all.
         let needs = fronts.needs(WorkspacePolicy::Wr);
         let lacking = needs.iter().enumerate().map(|(kernel, need)| need.saturating_sub(limit(kernel)));
         let neediest = first_largest(&lacking.collect::<Vec<_>>()).unwrap_or_default();

@@ -108,8 +108,7 @@ fn wanted<'k>(
     wanted
 }
 
-/// The longest of `wanted` that can be had for `left_ms`, which falls accordingly; those of one kernel together, the
-/// largest first.
+/// The longest of `wanted` that `left_ms`, which falls, allows; those of one kernel together, the largest first.
 fn affordable<'k>(mut wanted: Vec<(f64, Wanted<'k>)>, left_ms: &mut f64) -> Vec<Wanted<'k>> {
     wanted.sort_by(|a, b| b.0.total_cmp(&a.0));
     wanted.retain(|(cost_ms, _)| {

@@ -136,8 +136,7 @@ pub enum Layout {
 
 printed!(Layout { Nchw: "NCHW", Nhwc: "NHWC" });
 
-/// Identity of a kernel as far as its speed and workspace go, for any number of samples: kernels with equal identity
-/// are measured once.
+/// What speed and workspace of a kernel depend on, but the samples: kernels that are equal in it are measured once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KernelId {
     /// The operation.

@@ -1,5 +1,4 @@
-//! The policies a user chooses: which micro-batch sizes may be used, how workspace is given to kernels, and what
-//! divides a total.
+//! What a user chooses: which micro-batch sizes are used, how kernels get workspace, and what divides a total.
 
 use super::names::{chosen_by_name, printed};
 use super::units::Unusable;

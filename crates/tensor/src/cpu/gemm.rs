@@ -27,8 +27,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Allocates what products pack their operands into on this thread, which would else happen in the middle of an
-/// iteration.
+/// Allocates what products on this thread pack operands into: else it would happen in the middle of an iteration.
 pub(super) fn allocate_for_this_thread() {
     gemm_common::gemm::L2_SLAB.with(|_| ());
 }

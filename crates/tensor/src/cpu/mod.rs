@@ -30,8 +30,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A pool of `threads` threads (at least one), or, for `None`, of as many as the operating system offers this
-    /// process.
+    /// A pool of `threads` threads (at least one), or of as many as the operating system offers this process.
     ///
     /// # Errors
     /// The operating system refuses to start a thread.
@@ -41,8 +40,7 @@ impl Cpu {
         let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
         let refused = |error: ThreadPoolBuildError| format!("{threads} threads cannot be started: {error}");
         let pool = pool.map_err(|error| ThreadError(refused(error)))?;
-        // Once all have started: a thread that the system refuses is to be an error, which memory that it refuses is
-        // not.
+        // Once all have started: a thread that the system refuses is to be an error, unlike memory that it refuses.
         pool.broadcast(|_| gemm::allocate_for_this_thread());
         Ok(Self { pool: Arc::new(pool), format: Format::F32 })
     }

@@ -36,8 +36,7 @@ pub(super) fn region(rng: &mut ChaCha8Rng, size: [usize; 2], min_area: f32, max_
     Region::centre(size, size.map(|side| side.min(long.max(short))))
 }
 
-/// Turns `from` by up to `degrees` to either side about its middle, into `into`. Between pixels lie means of four; what
-/// comes from outside is as the border.
+/// Turns `from` by up to `degrees` about its middle, into `into`; between pixels lie means, outside is as the border.
 pub(super) fn rotate(
     rng: &mut ChaCha8Rng,
     from: &[u8],

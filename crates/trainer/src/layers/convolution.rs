@@ -31,8 +31,7 @@ impl ConvolutionLayer {
         Self { params, geometry: None, format, installed }
     }
 
-    /// Has it read images of this shape as [blocks of pixels](space_to_depth), where that is faster: the convolution
-    /// that does.
+    /// Has it read images of this shape as [blocks of pixels](space_to_depth), where that is faster: how it does.
     pub(crate) fn read_blocks(&mut self, x: &TensorType) -> Option<ConvGeometry> {
         let g = self.geometry_on(x).ok()?;
         let is_faster = self.format.layout == AxisOrder::Nhwc;

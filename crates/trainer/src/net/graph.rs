@@ -79,8 +79,7 @@ pub struct Node {
     pub rectify: bool,
     /// How much of it, a ReLU, the layer before takes over.
     pub absorbed: Absorbed,
-    /// For each bottom whose gradient it computes, whether that is the first to arrive or adds to others: the implicit
-    /// Split of a blob with several readers.
+    /// For each bottom whose gradient it computes, whether that is the first to arrive or adds to others.
     pub propagates: Vec<Option<Accumulate>>,
     /// For each parameter that passes work with the same; a shared one gets gradients from several nodes.
     pub param_accumulate: Vec<Accumulate>,

@@ -101,8 +101,7 @@ impl Planning {
         Self { records, stop, ..self }
     }
 
-    /// Measures what a plan of `kernels` with `options` needs and is not known yet: under the `adaptive` policy what is
-    /// likely to be of use under this limit.
+    /// Measures what a plan of `kernels` with `options` needs: under `adaptive` what is likely of use under this limit.
     ///
     /// # Errors
     /// [`NetError::Profile`], [`NetError::Stopped`].

@@ -1,5 +1,4 @@
-//! A run of nets: laid out before anything is allocated, then executed by one loop over a schedule, with which nets are
-//! timed, trained and tested.
+//! A run of nets: laid out before anything is allocated, then executed by one loop over a schedule, whatever for.
 
 mod measure;
 mod net_run;

@@ -35,8 +35,7 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
     modules
 }
 
-/// Whether every layer has one before it, and a module, as in torchvision's AlexNet and VGG. In training a batch norm may
-/// be a sum.
+/// Whether every layer has one before it, and a module, as in torchvision's AlexNet and VGG; a norm may be a sum.
 pub(crate) fn is_chain(graph: &Graph) -> bool {
     let joins = |node: &Node| match node.spec.kind {
         LayerKind::Scale(_) => norm_of(graph, node).is_none(),

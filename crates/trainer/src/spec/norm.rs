@@ -21,8 +21,7 @@ params! {
         norm_region: Region = Region::AcrossChannels; "What is summed over"
     }
 
-    /// `BatchNorm`: each channel less its mean, divided by its standard deviation; then, in NVIDIA's form, scaled and
-    /// shifted per channel.
+    /// `BatchNorm`: each channel less its mean over its standard deviation; in NVIDIA's form, scaled and shifted then.
     ///
     /// The running statistics are BVLC's in both forms: sums that fade by `moving_average_fraction`, with the factor
     /// that divides them, of the mean and of the unbiased variance without `eps`. NVIDIA's differ: averages

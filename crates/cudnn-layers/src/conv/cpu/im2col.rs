@@ -120,8 +120,7 @@ impl RollUp {
         });
     }
 
-    /// `dx` of a group is (or is increased by) the sum of everything in the unrolled image that was read from each
-    /// pixel.
+    /// `dx` of a group is, or is increased by, the sum of all in the unrolled image that was read from each pixel.
     fn roll_up(&self, cpu: &Cpu, group: usize, unrolled: &[f32], dx: &mut [f32], accumulate: Accumulate) {
         let (g, axes) = (&self.g, [0, 1].map(|axis| Axis::forward(&self.g, axis)));
         let (pixels, channels) = (g.out_pixels(), g.c / g.groups);

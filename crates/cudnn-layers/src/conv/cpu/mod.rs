@@ -17,8 +17,7 @@ const ALIGNED_LEN: usize = ALIGNMENT / size_of::<f32>();
 
 /// One algorithm on one operation and geometry, of which it holds all that it derives. Lengths are in elements.
 trait Pass: fmt::Debug + Send + Sync {
-    /// The workspace that [`Pass::run`] needs on so many threads: it touches no other memory of a size that grows with
-    /// the operands.
+    /// The workspace that [`Pass::run`] needs on so many threads: no other memory of it grows with the operands.
     fn workspace_len(&self, threads: usize) -> usize;
 
     /// As [`Facts::prepared`].

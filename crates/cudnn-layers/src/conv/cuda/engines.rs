@@ -7,8 +7,7 @@ use cudarc::cudnn::sys::cudnnBackendHeurMode_t;
 use planner::Math;
 use tensor::{Accumulate, ConvGeometry, ElementType, Format, cuda::Cuda};
 
-/// How many of the suggested engines are tried: the best of the first eight is within half a per cent of the best of
-/// all.
+/// How many suggested engines are tried: the best of the first eight is within half a per cent of the best.
 const MOST: usize = 8;
 
 /// The engines for a task.

@@ -50,8 +50,7 @@ impl Trial {
         !neighbours.any(|other| 8 * samples.abs_diff(other.samples()) <= samples)
     }
 
-    /// The places in a series, by rising size, whose times say that fewer samples take longer, or that more samples
-    /// take much longer each.
+    /// The places in a series, by rising size, where fewer samples take longer, or more samples much longer each.
     fn disturbed(series: &[Trial]) -> Vec<usize> {
         let known = series.iter().enumerate();
         let known: Vec<(usize, f64, f64)> = known
@@ -83,8 +82,7 @@ pub(super) struct GpuClock {
 }
 
 impl GpuClock {
-    /// Times the `trials` of one kernel, a series for each algorithm. Returns the names of those that have lost the
-    /// kernel.
+    /// Times the `trials` of a kernel, a series for each algorithm. Returns those that have lost the kernel.
     pub(super) fn time(
         &mut self,
         cuda: &Cuda,

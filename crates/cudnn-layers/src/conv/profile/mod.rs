@@ -45,8 +45,7 @@ struct Trial {
     /// Which request it is part of.
     request: usize,
     convolver: Arc<dyn Convolver>,
-    /// Milliseconds of a call; `None` if it is not timed yet, or if cuDNN reports a workspace size but then refuses to
-    /// run.
+    /// Milliseconds of a call; `None` if it is not timed yet, or if cuDNN names a workspace but refuses to run.
     time_ms: Option<f64>,
     /// Milliseconds of it that micro-batches share.
     shared_ms: f64,

@@ -85,8 +85,7 @@ impl Runner {
     /// Runs the kernel. Operands are those of the table in [`super`], of the whole mini-batch. On a GPU all
     /// micro-batches are launched and none is waited for.
     ///
-    /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first to run does what `out` says, the others
-    /// add to it.
+    /// Micro-batches of [`ConvOp::BackwardFilter`] share one output: the first does what `out` says, the others add.
     ///
     /// # Errors
     /// The library refuses a micro-batch. Work that fails later shows when the device is waited for.

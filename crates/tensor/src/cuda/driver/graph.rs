@@ -1,5 +1,4 @@
-//! Work recorded once and replayed: one call in the place of hundreds, where starting CUDA kernels takes longer than
-//! they do.
+//! Work recorded once and replayed: one call in the place of hundreds, whose launches take longer than they do.
 
 use super::{Cuda, Stream};
 use crate::cuda::CudaError;

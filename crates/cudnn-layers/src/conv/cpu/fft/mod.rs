@@ -36,8 +36,7 @@ use tensor::cpu::{SharedMut, dispatch};
 use tensor::{Accumulate, ConvGeometry, Cpu};
 use tiling::{Images, Right, Tiling};
 
-/// Convolution by Fourier transforms of tiles of `t` x `t` (16 or 32), for stride 1, dilation 1 and filters up to half
-/// a tile.
+/// Convolution by Fourier transforms of tiles of `t` x `t` (16 or 32): stride 1, dilation 1, filters up to half a tile.
 pub(super) fn pass(op: ConvOp, g: &ConvGeometry, t: usize) -> Option<Box<dyn Pass>> {
     Some(Box::new(Tiling::new(op, g, t)?))
 }

@@ -87,8 +87,7 @@ impl PatchLayout {
         sample * self.sample + channel * self.channel + row * self.row + col
     }
 
-    /// Where the windows of pixels (samples, rows, columns), numbered by row, then sample, then column, start in their
-    /// patch.
+    /// Where in their patch the windows of pixels (samples, rows, columns), by row, sample and column, start.
     pub(super) fn pixel_offsets<const N: usize>(
         &self,
         [samples, rows, cols]: &[Range<usize>; 3],
@@ -121,8 +120,7 @@ impl PatchLayout {
         offsets
     }
 
-    /// The patch that pixels (samples, rows, columns) read with `taps`, whose channels are counted from
-    /// `first_channel`.
+    /// The patch that pixels (samples, rows, columns) read with `taps`; its channels count from `first_channel`.
     pub(super) fn open<'a>(
         &self,
         planes: ImageStack<'a>,

@@ -1,5 +1,4 @@
-//! The gradient of the filters: `G^T [sum over tiles of (B^T x B) (A dy A^T)] G`, the exact adjoint of the forward
-//! pass.
+//! The gradient of the filters: `G^T [sum over tiles of (B^T x B) (A dy A^T)] G`, the exact adjoint of forward.
 //!
 //! Both operands of the whole micro-batch are transformed; then each task sums the gradients of a panel of output
 //! channels and a slice of input channels at the points, and transforms them as soon as they are summed: they never
@@ -110,8 +109,7 @@ impl BackwardFilter {
         }
     }
 
-    /// The products at one frequency of `blocks` of input channels with a panel of output channels, summed over all
-    /// tiles.
+    /// The products at one frequency of `blocks` of input channels with a panel of output channels, over all tiles.
     fn multiply(
         &self,
         (frequency, panel): (usize, usize),
