@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
     /// choices find may.
     fn search_places(&mut self, capacity: u64) {
         let fits = self.choices.fits.clone();
-        for start in (0..=KNOWN[0]).step_by(2) {
+        for start in 0..=KNOWN[0] {
             for (ms, choice) in &self.choices.fits.clone() {
                 if !self.has(*ms) {
                     self.place(choice, (capacity, false), Bytes(capacity));
@@ -193,7 +193,7 @@ impl<'a> Search<'a> {
             }
             let choices = &mut self.choices;
             choices.known.extend(std::mem::take(&mut choices.fits).into_iter().map(|(_, choice)| choice));
-            choices.anneal_both([start, start + 1].map(|start| choices.known[start].clone()), [HEAT[1]; 2]);
+            choices.anneal(choices.known[start].clone(), choices.trials(), HEAT[1]);
         }
         self.choices.fits = fits;
     }
