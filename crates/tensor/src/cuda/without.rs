@@ -64,7 +64,8 @@ never! {
         { pub fn take_fault(&self) -> Option<[u32; 4]> }
         { pub fn is_recording(&self) -> bool }
         { pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[Arg<'_>]) }
-        { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> };
+        { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> }
+        { pub fn break_down(&self) };
     pub Stream
         { pub fn bind(&self) -> Done }
         { pub fn synchronize(&self) -> Done }

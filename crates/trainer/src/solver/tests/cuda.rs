@@ -10,7 +10,6 @@ use crate::testing::{
 use crate::{net::Net, planning::Planning, snapshot::state_path, spec::SolverSpec};
 use planner::{BatchSizePolicy, PlanOptions, PlannedKernel, WorkspacePolicy};
 use std::{path::Path, process::Command};
-use tensor::cuda::{Grid, Source};
 use tensor::testing::{COMPARABLE_ERROR, assert_close};
 use tensor::{Cpu, Device};
 
@@ -230,17 +229,13 @@ pub(super) fn snapshotting(folder: &Path) -> SolverSpec {
     solver(&plain(8), &format!("{SGD} snapshot_prefix: '{}'", folder.join("net").display()))
 }
 
-static TRAP: Source =
-    Source { name: "trap.cu", text: &["extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n"] };
-
 fn fail_in(folder: &Path) {
     let device = own_gpu();
     let mut solver = start_on(&device, snapshotting(folder));
     losses(&mut solver, 2);
     solver.snapshot().unwrap();
     let Device::Cuda(cuda) = &device else { unreachable!("it is a GPU") };
-    // SAFETY: the kernel has no parameters and touches no memory; it fails, and the GPU with it for this process.
-    unsafe { cuda.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };
+    cuda.break_down();
     let error = (0..2).find_map(|_| solver.step().err()).expect("the GPU has failed").to_string();
     assert!(!error.contains('\n'), "{error}");
     assert!(solver.step().is_err() && solver.snapshot().is_err() && solver.parameter("conv1.0").is_none());
