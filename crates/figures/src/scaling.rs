@@ -34,8 +34,8 @@ pub struct ScalingPoint {
 
 impl ScalingReport {
     /// `passes` has the milliseconds of each layer's backward pass in their order, and the bytes of gradients that
-    /// are added up after it, if any; `rest_ms` is the rest of an iteration of `samples`. A ring of n GPUs adds up in 2 (n - 1)
-    /// steps, in each of which every GPU passes on the n-th part of these.
+    /// are added up after it, if any; `rest_ms` is the rest of an iteration of `samples`. A ring of n GPUs adds up in
+    /// 2 (n - 1) steps, in each of which every GPU passes on the n-th part of these.
     pub fn new(link: [f64; 2], gpus: usize, passes: &[(f64, f64)], (rest_ms, samples): (f64, usize)) -> Self {
         let alone = step(0.0, 0.0, passes)[0] + rest_ms;
         let point = |gpus: usize| {
