@@ -69,7 +69,7 @@ fn a_net_goes_to_pytorch_and_comes_back_bit_by_bit() {
     let expected: Vec<String> =
         expected.iter().flat_map(|name| [format!("{name}.bias"), format!("{name}.weight")]).collect();
     assert_eq!(names, expected);
-    let test = "test --model net.prototxt --iterations 2 --threads 1 --json --weights";
+    let test = "test --model net.prototxt --iterations 2 --threads 1 --database measured --json --weights";
     let [ours, theirs] = ["first_iter_2.safetensors", "model.safetensors"].map(|file| {
         let report: Value = serde_json::from_str(&folder.succeed(&format!("{test} {file}"))).unwrap();
         report["outputs"].clone()
