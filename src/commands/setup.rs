@@ -227,11 +227,10 @@ impl Session {
         match own {
             Some(planned) => Ok(planned),
             None => match self.recorded(&record) {
-                (recorded, PlanOrigin::Recorded) => self.own_plan(recorded),
                 (_, PlanOrigin::Refused(reason)) => {
                     Err(Error::Refused(format!("the plan of rank 0 cannot be used, as {reason}")))
                 }
-                _ => unreachable!("a record is used or refused"),
+                (recorded, _) => self.own_plan(recorded),
             },
         }
     }

@@ -106,6 +106,7 @@ fn what_a_command_decides_itself_is_not_to_be_chosen() {
         (format!("tune {budget} --memory-policy joint"), ["--memory-policy has no effect", "AccUDNN"]),
         (format!("tune {budget} --batch max"), ["--batch max has no effect", "`tune`"]),
         (format!("tune {budget} --offline"), ["--offline has no effect", "which measures"]),
+        (format!("tune {budget} --batch 7"), ["at least 8", "--batch"]),
         (format!("tune {budget} --phase TEST"), ["--phase TEST has no effect", "a training net"]),
         (format!("time {budget} --phase TEST --memory-policy joint"), ["--memory-policy", "not trained"]),
         (format!("plan {budget} --phase TEST --memory-policy keep"), ["--memory-policy", "not trained"]),

@@ -242,6 +242,29 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
     );
 }
 
+/// Nothing goes backward, so that there is nothing to copy or to wait for.
+#[test]
+fn data_alone_have_a_smallest_budget() {
+    let folder = Folder::new();
+    let data =
+        "dummy_data_param { shape { dim: 5 dim: 4 dim: 9 dim: 9 } data_filler { type: 'gaussian' std: 1 } }";
+    folder.write("data.prototxt", &format!("layer {{ name: 'd' type: 'DummyData' top: 'data' {data} }}"));
+    let plan = "plan --model data.prototxt --device h200 --device-memory 1";
+    refused(&folder, plan, &["--device-memory", "the smallest budget with a plan is", "6.5 KiB"]);
+}
+
+/// On a link whose bytes take no time.
+#[test]
+fn several_gpus_add_up_what_is_updated_together() {
+    let folder = Folder::new();
+    let report = folder.json("plan --model resnet18 --device h200 --synthetic --gpus 2 --link 1000,1e12");
+    let outline: memory::Outline = serde_json::from_value(report["outline"].clone()).unwrap();
+    let (updates, last) = outline.updates();
+    let count = updates.iter().flatten().chain(&last).count();
+    let sums_ms = report["scaling"]["points"][1]["sums_ms"].as_f64().unwrap();
+    assert!(count > 2 && (sums_ms - 2.0 * count as f64).abs() < 0.01, "{count} updates, {sums_ms} ms");
+}
+
 #[test]
 fn a_run_keeps_its_budget_of_memory() {
     let folder = Folder::new();

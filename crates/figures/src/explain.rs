@@ -89,7 +89,7 @@ impl ExplainReport {
     /// The same of kernels alone: what each may have follows from a schedule, and not from one limit.
     #[must_use]
     pub fn in_schedule(self) -> Self {
-        Self { curve: Curve::default(), ..self }
+        Self { curve: Curve::default(), smallest_limit: None, smallest_limit_kernel: None, ..self }
     }
 }
 

@@ -17,8 +17,8 @@ impl Sink for File {
     }
 }
 
-/// Writes a file by `body`: into a temporary one in the same folder, then to the disk, then renamed over `path`, or over
-/// what that links to. What is no file, such as a pipe, is written into.
+/// Writes a file by `body`: into a temporary one in the same folder, then to the disk, then renamed over `path`, or
+/// over what that links to. What is no file, such as a pipe, is written into.
 ///
 /// # Errors
 /// What the system says if any step fails (no such folder, no permission, disk full), or `body`'s own error. The

@@ -60,7 +60,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Refuses a log that cannot be written before anything is measured.
+    /// Refuses what cannot be written, or is not the log of a training, before anything is measured.
     pub(super) fn check(args: &TrainArgs) -> Result<(), Error> {
         if let Some(folder) = &args.tensorboard {
             fs::create_dir_all(folder).map_err(|source| refused(folder, source))?;
@@ -72,6 +72,10 @@ impl Metrics {
             let reason =
                 format!("{log} is the log of another training already; only a resumed one goes on in it");
             return Err(Error::Refused(reason));
+        }
+        let is_log = |text: Vec<u8>| text.starts_with(b"{\"kind\":\"manifest\"");
+        if has_lines && !read_regular(path).is_ok_and(is_log) {
+            return Err(refused(path, io::Error::other("it is not the log of a training")));
         }
         try_writing(path).map_err(|source| refused(path, source))
     }
@@ -127,12 +131,8 @@ fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool
     let mut has_snapshot = false;
     if is_resumed && path.exists() {
         let mut kept = String::new();
-        let text = read_regular(path)?;
-        if !text.is_empty() && !text.starts_with(b"{\"kind\":\"manifest\"") {
-            return Err(io::Error::other("it is not the log of a training"));
-        }
-        for line in String::from_utf8_lossy(&text).split_inclusive('\n') {
-            let read = serde_json::from_str::<Value>(line).unwrap_or_default();
+        for line in String::from_utf8_lossy(&read_regular(path)?).split_inclusive('\n') {
+            let Ok(read) = serde_json::from_str::<Value>(line) else { continue };
             // A snapshot is written behind what was done before it; all else of its iteration comes after it.
             let (iteration, is_snapshot) = (read["iteration"].as_u64(), read["kind"] == "snapshot");
             has_snapshot |= is_snapshot && iteration == Some(first);

@@ -69,9 +69,9 @@ impl Study {
         let (shown, limit, (best, saved)) = (layers.len(), LIMITS[2], self.most_saved()?);
         let [plenty_ms, little_ms] = [plenty.time_ms, little.time_ms];
         let caption = format!(
-            "Data with gradients, weights and workspace of {shown} layers, those with the largest workspaces first. Upper bars: undivided \
-             with up to {limit} for each kernel ({plenty_ms:.1} ms). Lower bars: micro-batches with up to {USUAL} \
-             ({little_ms:.1} ms). Of all layers {best} saves most: it takes {saved:.2} times less."
+            "Data with gradients, weights and workspace of {shown} layers, those with the largest workspaces first. Upper \
+             bars: undivided with up to {limit} for each kernel ({plenty_ms:.1} ms). Lower bars: micro-batches with up to \
+             {USUAL} ({little_ms:.1} ms). Of all layers {best} saves most: it takes {saved:.2} times less."
         );
         let bar = |(name, parts): &LayerParts<'_>, bar: [usize; 3]| {
             Bar::of_parts(name, bar.map(|at| (parts[at].0 as f64, KEY[at].0, String::new())), "")

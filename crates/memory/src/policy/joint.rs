@@ -5,7 +5,7 @@
 //! their steps.
 //!
 //! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what
-//! is known of the one below, and the plan is the fastest of all that was placed on the way: more memory makes none of
+//! is known of the one below, and the plan is the fastest of all that was found on the way: more memory makes none of
 //! them slower. Where nothing may be offloaded the search comes first, as what it finds for its least memory is near
 //! what is best for less with a little offloading. Only AccUDNN's choice for the very budget is not among those of
 //! larger ones, which have their own.
@@ -105,8 +105,8 @@ impl<'a> Search<'a> {
         Self { problem, prices: bound.zero(), bound, choices, unplaced: Vec::new(), found: Vec::new() }
     }
 
-    /// Searches for the smallest capacity, though that be above the budget, from a choice without offloading. Returns the
-    /// capacity with the least that has places, and the fastest choice for it.
+    /// Searches for the smallest capacity, though that be above the budget, from a choice without offloading. Returns
+    /// the capacity with the least that has places, and the fastest choice for it.
     fn start(&mut self, repeated: Choice) -> ([Bytes; 2], Choice) {
         let problem = self.problem;
         let (floor, leanest) = problem.floor();

@@ -69,7 +69,7 @@ impl<'a> File<'a> {
             }
             Ok(Self::Jpeg(Box::new(decoder)))
         } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
-            if !bytes.windows(4).any(|chunk| chunk == b"IEND") {
+            if !bytes.windows(4).rev().any(|name| name == b"IEND") {
                 return Err("the PNG image is truncated".to_owned());
             }
             let limits = png::Limits { bytes: MOST_BYTES };

@@ -202,7 +202,7 @@ impl Node {
             Need::Sign if self.backward => InPlace::KeepsSign,
             Need::Values if self.backward => InPlace::No,
             // It may come to do what a ReLU before it does.
-            _ if matches!(self.spec.kind, LayerKind::Pooling(_)) => InPlace::KeepsSign,
+            _ if self.backward && matches!(self.spec.kind, LayerKind::Pooling(_)) => InPlace::KeepsSign,
             _ => InPlace::Yes,
         }
     }

@@ -71,8 +71,8 @@ impl Recipe {
             "" => format!("name: {}\n{}", quoted(&self.name), above.join("\n")),
             name => {
                 let above = above.join("\n");
-                let (field, value) = above.split_once(':').unwrap_or_default();
-                format!("{field}:{}", value.replacen(name, &self.name, 1))
+                let (field, value) = above.split_at(above.find(':').unwrap_or(0));
+                field.to_owned() + &value.replacen(name, &self.name, 1)
             }
         };
         net = format!("{}\n\n{}", net.trim_end(), self.data_layers(survey, transform(template)));

@@ -47,6 +47,17 @@ fn any_folder_can_be_named() {
     assert_eq!(solver.snapshot.prefix, Path::new(name).join("solver"));
 }
 
+/// Also one whose name is a part of the word.
+#[test]
+fn only_the_name_of_a_model_is_another() {
+    let (_, text) = model("lenet");
+    let text = text.replacen("\"lenet\"", "'a'", 1);
+    let template = parsed(&text);
+    assert_eq!(template.name, "a");
+    let (net, _) = recipe(false).net(&survey(4), &template, &text).unwrap();
+    assert_eq!(parsed(&net).name, "birds");
+}
+
 #[test]
 fn every_head_of_a_model_is_new_and_all_else_is_as_it_was() {
     for (name, heads) in [

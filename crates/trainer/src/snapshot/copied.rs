@@ -146,13 +146,13 @@ fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<
     let ours = node.params.iter().map(|&param| Some(graph.params[param].name.clone()));
     // What layers share stands under each of them in a caffemodel, and in our files under the first.
     let of_caffe = (0..node.params.len()).map(|blob| Some(format!("{}.{blob}", node.spec.name)));
-    let namings: [(bool, Vec<Option<String>>); 5] = [
+    let mut namings: Vec<(bool, Vec<Option<String>>)> = vec![
         (false, of_caffe.collect()),
         (false, ours.collect()),
         (true, fields(node, &module.own)),
         (true, fields(node, &of_old_densenet(&module.own))),
-        (true, fields(node, &module.place)),
     ];
+    let by_place = fields(node, &module.place);
     // What stands in the same place of a chain is another layer if it has another size.
     let has_other_size = |(name, &param): (&Option<String>, &usize)| {
         let given = name.as_ref().and_then(|name| file.shape(name));
@@ -161,12 +161,13 @@ fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<
                 != graph.params[param].declaration.shape.dims().iter().product::<usize>()
         })
     };
-    let is_other = namings[4].1.iter().zip(&node.params).any(has_other_size);
+    if !by_place.iter().zip(&node.params).any(has_other_size) {
+        namings.push((true, by_place));
+    }
     let found = |(_, names): &(bool, Vec<Option<String>>)| {
         names.iter().flatten().filter(|name| file.shape(name).is_some()).count()
     };
-    let namings = namings.into_iter().take(5 - usize::from(is_other));
-    namings.rev().max_by_key(found).filter(|naming| found(naming) > 0)
+    namings.into_iter().rev().max_by_key(found).filter(|naming| found(naming) > 0)
 }
 
 /// The names of torchvision's first DenseNets, which its own reader still takes: `denselayer1.norm.1`, today `norm1`.

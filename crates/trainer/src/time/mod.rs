@@ -51,7 +51,7 @@ pub fn time(
     Ok((report, net))
 }
 
-/// An iteration with its update by `method` at a learning rate of zero: all its work, and weights that stay what they are.
+/// An iteration with its update by `method` at a learning rate of zero: all its work, and weights that stay.
 pub(crate) fn iteration<'a>(number: u64, method: Method) -> MiniBatch<'a> {
     let rule = Rule { method, momentum: 0.9, delta: 1e-8, mini_batches: 1, ..Rule::default() };
     let update = Some(Update { rule, weight_decay: 5e-4, rates: rule.rates(0.0, 0) });
