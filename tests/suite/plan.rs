@@ -248,7 +248,7 @@ fn data_alone_have_a_smallest_budget() {
     let folder = Folder::new();
     let data =
         "dummy_data_param { shape { dim: 5 dim: 4 dim: 9 dim: 9 } data_filler { type: 'gaussian' std: 1 } }";
-    folder.write("data.prototxt", &format!("layer {{ name: 'd' type: 'DummyData' top: 'data' {data} }}"));
+    folder.write("data.prototxt", format!("layer {{ name: 'd' type: 'DummyData' top: 'data' {data} }}"));
     let plan = "plan --model data.prototxt --device h200 --device-memory 1";
     refused(&folder, plan, &["--device-memory", "the smallest budget with a plan is", "6.5 KiB"]);
 }
