@@ -14,7 +14,7 @@ mod values;
 pub use data::{DataCommand, InitArgs, RenderArgs};
 pub use environment::Environment;
 pub use measuring::MeasuringArgs;
-pub use planning::{PlanningArgs, default_limit};
+pub use planning::PlanningArgs;
 pub use preload::PreloadArgs;
 pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, TrainedArgs};
 

@@ -12,8 +12,8 @@ use planner::{BatchSizePolicy, Bytes, PlanOptions, WdSolver, WorkspacePolicy};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Planning")]
 pub struct PlanningArgs {
-    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB; on a CPU in
-    /// proportion to the mini-batch, 64MiB for 256 samples, and at least 16MiB]
+    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB, on a CPU
+    /// 16MiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, group = "limit")]
     pub workspace_limit: Option<Bytes>,
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
@@ -60,17 +60,15 @@ pub struct PlanningArgs {
 
 impl PlanningArgs {
     /// What to plan with: what is typed, else what the environment says, else what a plan was
-    /// `recorded` with, else the original's defaults under [`default_limit`].
+    /// `recorded` with, else the original's defaults, with less workspace on a CPU.
     ///
     /// # Errors
     /// [`Error::Usage`]: an option that has no effect beside the others, a total that is missing, a variable with a bad
     /// value.
-    pub fn options(
-        &self,
-        scaled_to: Option<usize>,
-        recorded: Option<&PlanOptions>,
-    ) -> Result<PlanOptions, Error> {
-        let fresh = PlanOptions { limit: default_limit(scaled_to), ..PlanOptions::default() };
+    pub fn options(&self, on_gpu: bool, recorded: Option<&PlanOptions>) -> Result<PlanOptions, Error> {
+        // A CPU's mini-batches are smaller, and so are the workspaces of their fast algorithms.
+        let limit = if on_gpu { PlanOptions::default().limit } else { Bytes::mib(16) };
+        let fresh = PlanOptions { limit, ..PlanOptions::default() };
         let defaults = recorded.unwrap_or(&fresh);
         let workspace_policy = self.workspace_policy()?.unwrap_or(defaults.workspace_policy);
         // A limit and a solver have a meaning under their own policy only.
@@ -89,19 +87,6 @@ impl PlanningArgs {
             deterministic_only: self.deterministic || defaults.deterministic_only,
             wd_solver: self.wd_solver(workspace_policy)?.or(kept_solver).unwrap_or_default(),
         })
-    }
-
-    /// The rule behind the limit of `options` for so many samples, if it is the default.
-    pub(crate) fn limit_note(&self, options: &PlanOptions, scaled_to: Option<usize>) -> Option<String> {
-        let typed = self.workspace_limit.or(self.total_workspace).or(self.device_memory).is_some();
-        let is_default = options.limit == default_limit(scaled_to);
-        let samples =
-            scaled_to.filter(|_| is_default && !typed && options.workspace_policy != WorkspacePolicy::Wd)?;
-        let rule = match samples {
-            ..=64 => format!("the smallest default, for up to 64 samples (here {samples})"),
-            _ => format!("64 MiB for each 256 samples, of which there are {samples}"),
-        };
-        Some(format!("workspace limit {}: {rule}; --workspace-limit overrides it", options.limit))
     }
 
     /// A total other than 0 asks for WD, as it does in the original; what is typed about workspace silences the variables.
@@ -155,14 +140,6 @@ impl PlanningArgs {
             solver => Ok(solver),
         }
     }
-}
-
-/// The default workspace limit: the paper's 64 MiB at its mini-batch of 256, in proportion, so that a
-/// small mini-batch on a processor is limited as much as the paper's on a GPU. At least 16 MiB: with less, the large
-/// kernels of the models here have no fast algorithm for more than a few samples.
-pub fn default_limit(scaled_to: Option<usize>) -> Bytes {
-    let Some(mini_batch) = scaled_to else { return PlanOptions::default().limit };
-    Bytes::mib((mini_batch as u64).div_ceil(4).clamp(16, 1 << 40))
 }
 
 /// The total of µ-cuDNN's variable, where 0 stands for none.
@@ -219,7 +196,7 @@ mod tests {
             // But as in the original a total of 0 is none.
             (args(None, None, None), &environment("", "8MiB", "0"), (Wr, 8)),
         ] {
-            let options = within(&typed, environment).options(Some(256), None).unwrap();
+            let options = within(&typed, environment).options(true, None).unwrap();
             assert_eq!(
                 (options.workspace_policy, options.limit),
                 (expected.0, Bytes::mib(expected.1)),
@@ -228,31 +205,11 @@ mod tests {
         }
         let policy = |typed, variable| {
             let args = PlanningArgs { policy: typed, ..PlanningArgs::default() };
-            within(&args, &environment(variable, "", "")).options(Some(256), None).unwrap().batch_size_policy
+            within(&args, &environment(variable, "", "")).options(true, None).unwrap().batch_size_policy
         };
         assert_eq!(policy(None, ""), BatchSizePolicy::PowerOfTwo);
         assert_eq!(policy(None, "undivided"), BatchSizePolicy::Undivided);
         assert_eq!(policy(Some(BatchSizePolicy::All), "undivided"), BatchSizePolicy::All);
-    }
-
-    #[test]
-    fn the_default_limit_follows_the_mini_batch_and_says_so() {
-        let mib = |samples| default_limit(Some(samples)).0 as f64 / f64::from(1 << 20);
-        assert_eq!([1, 32, 33, 64, 100, 256, 1024].map(mib), [16.0, 16.0, 16.0, 16.0, 25.0, 64.0, 256.0]);
-        assert!(
-            default_limit(Some(usize::MAX)) > default_limit(Some(1 << 40)),
-            "a mini-batch that no memory holds"
-        );
-        let note = |args: PlanningArgs, limit: &str| {
-            let options = within(&args, &environment("", limit, "")).options(Some(32), None).unwrap();
-            args.limit_note(&options, Some(32))
-        };
-        assert!(
-            note(args(None, None, None), "").unwrap().starts_with("workspace limit 16 MiB: the smallest")
-        );
-        assert_eq!(note(args(Some(8), None, None), ""), None);
-        assert_eq!(note(args(None, None, None), "17MiB"), None);
-        assert_eq!(note(args(None, Some(8), None), ""), None);
     }
 
     #[test]
@@ -266,7 +223,7 @@ mod tests {
             ..PlanOptions::default()
         };
         let over =
-            |typed: PlanningArgs, recorded: &PlanOptions| typed.options(Some(32), Some(recorded)).unwrap();
+            |typed: PlanningArgs, recorded: &PlanOptions| typed.options(false, Some(recorded)).unwrap();
         for before in [recorded(Wr, 3), recorded(Wd, 300), recorded(Ws, 5)] {
             assert_eq!(over(PlanningArgs::default(), &before), before);
             let limited = over(args(Some(7), None, Some(Ws)), &before);
@@ -277,9 +234,9 @@ mod tests {
         assert_eq!(over(args(None, None, Some(Wr)), &by_ilp).wd_solver, WdSolver::Exact);
         let exact = PlanningArgs { wd_solver: Some(WdSolver::Exact), ..PlanningArgs::default() };
         assert_eq!(over(exact.clone(), &by_ilp), recorded(Wd, 300));
-        assert!(exact.options(Some(32), None).is_err(), "there is nothing to divide under wr");
+        assert!(exact.options(false, None).is_err(), "there is nothing to divide under wr");
         assert_eq!(over(args(None, None, Some(Wr)), &recorded(Wd, 300)).limit, Bytes::mib(16));
-        assert!(args(None, None, Some(Wd)).options(Some(32), Some(&recorded(Wr, 3))).is_err());
+        assert!(args(None, None, Some(Wd)).options(false, Some(&recorded(Wr, 3))).is_err());
     }
 
     #[test]
@@ -295,7 +252,7 @@ mod tests {
             (args(None, None, None), &environment("", "64MB0", ""), [LIMIT, "'64MB0'"]),
             (args(None, None, None), &environment("", "", "-1"), [TOTAL, "'-1'"]),
         ] {
-            let message = within(&typed, environment).options(Some(256), None).unwrap_err().to_string();
+            let message = within(&typed, environment).options(true, None).unwrap_err().to_string();
             assert!(named.iter().all(|name| message.contains(name)), "{message}");
         }
     }

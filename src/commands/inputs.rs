@@ -9,11 +9,6 @@ use trainer::prototxt::{Warning, collapsed};
 use trainer::spec::{LayerKind, LayerSpec, NetSpec, Phase};
 use trainer::{Net, group::Share};
 
-/// The mini-batch that the default limit follows: on a CPU, where it is smaller than the original's limit is meant for.
-pub(super) fn scaled_to(on_gpu: bool, mini_batch: usize) -> Option<usize> {
-    (!on_gpu).then_some(mini_batch)
-}
-
 /// Prints `warnings` on stderr, those alike in one line, and returns all of them for the JSON object.
 pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
     collapsed(warnings).iter().for_each(|warning| console.warn(warning));
@@ -38,7 +33,8 @@ pub(super) fn synthetic(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Opt
     let Some(shape) = asked else { return Ok(None) };
     let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
     if !spec.layers.iter().any(reads) {
-        return Err(usage!("--synthetic has no effect: {} reads no data set", spec.file.display()));
+        let (file, phase) = (spec.file.display(), spec.state.phase);
+        return Err(usage!("--synthetic has no effect: {file} reads no data set in the phase {phase}"));
     }
     Ok(Some(SyntheticData { shape: shape.0, stand_in: false }))
 }

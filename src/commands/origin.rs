@@ -110,7 +110,7 @@ impl Origin {
             if let Some(chosen) = known {
                 return Ok((chosen, format!("--layout auto: {}, as in the snapshot", formats[chosen])));
             }
-            let options = planning.options(None, None)?;
+            let options = planning.options(true, None)?;
             let unestimated = recorded.then(|| Planning::recorded(self.planning.table.clone()));
             let mut times = Vec::new();
             for &format in &formats {

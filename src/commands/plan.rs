@@ -1,7 +1,7 @@
 //! `microbatch plan`.
 
 use super::draw::{plot, write_trace};
-use super::inputs::{in_math, net_spec, scaled_to};
+use super::inputs::{in_math, net_spec};
 use super::list::list;
 use super::origin::Origin;
 use super::setup::{Planned, Recorded, Request, Session, verify};
@@ -153,9 +153,7 @@ fn plan_shapes(
         return Err(usage!("--device-memory {budget} needs a net: shapes have no schedule"));
     }
     let mut origin = Origin::any(&args.run, &args.planning)?;
-    let largest_batch = convolutions.iter().map(|convolution| convolution.mini_batch as usize).max();
-    let scaled_to = scaled_to(origin.on_gpu(), largest_batch.unwrap_or(1));
-    let options = args.planning.options(scaled_to, None)?;
+    let options = args.planning.options(origin.on_gpu(), None)?;
     let [format] = args.run.formats()[..] else {
         return Err(usage!("--layout auto needs a net, for which it chooses: say nchw or nhwc"));
     };
@@ -170,7 +168,7 @@ fn plan_shapes(
         recorded: origin.recorded.clone(),
         subject: Subject::Shapes(shapes),
         warnings: Vec::new(),
-        notes: args.planning.limit_note(&options, scaled_to).into_iter().collect(),
+        notes: Vec::new(),
     };
     console.text(&header)?;
     origin.profile(&kernels, &options, console)?;

@@ -2,7 +2,7 @@
 
 use super::batch::BatchSearch;
 use super::budget::{self, Budget, Goal};
-use super::inputs::{in_math, ranks_note, refuse, scaled_to, stand_in, synthetic, warn};
+use super::inputs::{in_math, ranks_note, refuse, stand_in, synthetic, warn};
 use super::origin::Origin;
 use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
 use crate::report::{Header, NetReport, Subject};
@@ -99,9 +99,7 @@ impl Session {
         let is_sought = request.batch == Some(Batch::Largest);
         let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
         batches.iter().for_each(|report| spec.set_mini_batch(report.largest));
-        let scaled_to = scaled_to(origin.on_gpu(), spec.mini_batch().unwrap_or(1));
-        let options = request.planning.options(scaled_to, None)?;
-        let limit = request.planning.limit_note(&options, scaled_to);
+        let options = request.planning.options(origin.on_gpu(), None)?;
         let synthetic = match is_run {
             true => synthetic(request.run.synthetic, &spec)?,
             false => stand_in(request.run.synthetic, &spec)?,
@@ -109,7 +107,7 @@ impl Session {
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
         spec.share = request.group.share();
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
-        let chosen = [limit, layout, ranks_note(spec.share, &net)].into_iter().flatten();
+        let chosen = [layout, ranks_note(spec.share, &net)].into_iter().flatten();
         let header = Header {
             command: request.command,
             device: origin.report(),
@@ -371,6 +369,6 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         goal: Goal { policy, budget },
     };
     let largest = search.largest()?;
-    let options = request.planning.options(scaled_to(origin.on_gpu(), largest), None)?;
+    let options = request.planning.options(origin.on_gpu(), None)?;
     search.report(origin, &PlanOptions { limit: budget, ..options }, largest)
 }

@@ -63,7 +63,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
             "tune times layers at parts of the mini-batch: it has to be at least {LEAST} (--batch)"
         ));
     }
-    let options = planning.options(None, None)?;
+    let options = planning.options(origin.on_gpu(), None)?;
     let mut console = Console::new(run.json);
     let ranks = (&Group::default(), None);
     origin.settle_layout((run, planning), &spec, ranks, &console)?;

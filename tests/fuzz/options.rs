@@ -95,11 +95,11 @@ fn environment(random: &mut Random) -> Environment {
 fn use_up(planning: &PlanningArgs, input: &mut Input<'_>) -> Verdict {
     let mut planning = planning.clone();
     planning.measuring.environment = environment(&mut input.random);
-    let samples = extreme(&mut input.random).parse().ok();
-    let options = planning.options(samples, None)?;
-    planning.options(None, Some(&options))?;
+    let on_gpu = one_in(&mut input.random, 2);
+    let options = planning.options(on_gpu, None)?;
+    planning.options(!on_gpu, Some(&options))?;
     let in_budget = PlanningArgs { device_memory: Some(options.limit), ..planning.clone() };
-    in_budget.options(samples, None)?;
+    in_budget.options(on_gpu, None)?;
     planning.measuring.records()?;
     Ok(Accepted::Used)
 }

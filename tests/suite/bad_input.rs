@@ -157,7 +157,7 @@ fn nets_that_cannot_be_are_refused_with_line_and_layer() {
     assert_refused(
         &folder.run("train --solver net.prototxt"),
         1,
-        &["net.prototxt", "max_iter"],
+        &["net.prototxt", "exactly one of net"],
         "a net for a solver",
     );
 }

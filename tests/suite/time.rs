@@ -18,7 +18,6 @@ fn the_text_has_caffes_lines_in_caffes_order_and_then_ours() {
     for expected in [
         "microbatch time: small (TRAIN), mini-batch 8",
         "1 thread,",
-        "workspace limit 16 MiB: the smallest default, for up to 64 samples (here 8); --workspace-limit",
         "powerOfTwo; WR, at most 16 MiB",
         "expected peak",
         "\nInitial loss: ",

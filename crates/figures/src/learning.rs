@@ -26,7 +26,8 @@ pub fn learning_curves(curves: &[LearningCurve], place: &str) -> Figure {
             Drawn::new(form, curve.points.clone(), Tone::of(at)).named(curve.name.as_str())
         };
         let height = (LEADING * of_kind().count() as f64).max(220.0);
-        let (x, y) = (Axis::from_zero(place, last), |most| Axis::from_zero(title, most));
+        let least = of_kind().flat_map(|(_, curve)| &curve.points).map(|point| point[1]).fold(0.0, f64::min);
+        let (x, y) = (Axis::from_zero(place, last), |most| Axis::around_zero(title, [least, most], 1.0));
         Some(Panel::new(x, y, of_kind().map(line).collect(), height))
     };
     let panels = [panel("loss", true), panel("accuracy", false)].into_iter().flatten().collect();

@@ -280,7 +280,10 @@ impl PoolGeometry {
             if pad >= window {
                 return refuse(format!("pooling needs a padding ({pad}) smaller than its window ({window})"));
             }
-            check_window(window, image, pad)?;
+            // Rounded up there is one, as in Caffe, which hangs over the image's end.
+            if self.rounding == Rounding::Floor || window >= image + 2 * pad + stride {
+                check_window(window, image, pad)?;
+            }
             let start = (self.out(axis, image) - 1) * stride;
             if start >= image + pad {
                 return refuse(format!(
@@ -314,7 +317,7 @@ impl PoolGeometry {
     /// beyond the image and its leading padding.
     fn out(&self, axis: usize, image: usize) -> usize {
         let (pad, stride) = (self.pad[axis], self.stride[axis]);
-        let span = image + 2 * pad - self.window[axis];
+        let span = (image + 2 * pad).saturating_sub(self.window[axis]);
         let out = match self.rounding {
             Rounding::Ceil => span.div_ceil(stride) + 1,
             Rounding::Floor => span / stride + 1,
@@ -352,6 +355,12 @@ mod tests {
         assert_eq!(pool(4, 2, 1, 2, Rounding::Ceil).out_h(), 3);
         assert_eq!(pool(112, 3, 0, 2, Rounding::Ceil).out_h(), 56);
         assert_eq!(pool(112, 3, 0, 2, Rounding::Floor).out_h(), 55);
+        // One window that hangs over the image's end, unless it would be none even so.
+        assert_eq!(pool(2, 3, 0, 2, Rounding::Ceil).validate().map(|g| g.out_h()), Ok(1));
+        for (image, window, rounding) in [(2, 3, Rounding::Floor), (2, 4, Rounding::Ceil)] {
+            let refused = pool(image, window, 0, 2, rounding).validate().unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("a window of {window}")), "{refused}");
+        }
         // Padding in one direction is enough for Caffe to drop such a window in the other.
         let one_way = PoolGeometry { window: [1, 2], pad: [0, 1], ..pool(4, 1, 0, 2, Rounding::Ceil) };
         assert_eq!(one_way.validate().map(|g| (g.out_h(), g.out_w())), Ok((2, 3)));

@@ -1,7 +1,7 @@
 //! From the command line to a training that is ready to begin.
 
 use crate::args::{DEFAULT_SEED, TrainArgs, required};
-use crate::commands::inputs::{ranks_note, refuse, scaled_to, synthetic, warn};
+use crate::commands::inputs::{ranks_note, refuse, synthetic, warn};
 use crate::commands::setup::{Planned, Session, announce};
 use crate::report::{DataReport, Header, NetReport, Subject, TrainReport};
 use crate::{Console, Error, commands::origin::Origin, models::load_solver};
@@ -53,25 +53,23 @@ pub(super) fn prepare(
     let resumed = snapshot.as_deref().map(resumed).transpose()?;
     let recorded_seed = resumed.as_ref().map(|resumed| resumed.state.random_seed);
     spec.random_seed = args.seed.or(recorded_seed).or(spec.random_seed);
+    let net = spec.train_net.load()?.for_state(&spec.train_state);
     // What is wrong with them should not come out after measuring.
     let is_wanted = !args.weights.is_empty() && snapshot.is_none();
     let weights = is_wanted.then(|| Weights::load(&args.weights)).transpose()?;
     // That snapshots cannot be written should not come out at the end of a training.
     let place = || SnapshotPlace::open(&spec.snapshot.prefix, spec.max_iter as u64);
     let place = (group.leads() && spec.snapshot.is_wanted()).then(place).transpose()?;
-    let net = spec.train_net.load()?.for_state(&spec.train_state);
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
-    let scaled_to = scaled_to(origin.on_gpu(), args.batch.or(net.mini_batch()).unwrap_or(1));
     let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.as_ref());
     let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
-    let options = args.planning.options(scaled_to, before)?;
+    let options = args.planning.options(origin.on_gpu(), before)?;
     let mut notes = notes.to_vec();
     if args.resume && snapshot.is_none() {
         let prefix = spec.snapshot.prefix.display();
         notes.push(format!("there is no snapshot {prefix}_iter_N to resume from: this training begins"));
     }
-    notes.extend(args.planning.limit_note(&options, scaled_to));
     let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
     let mut sized = net.clone();
@@ -150,6 +148,10 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     let mut spec = load_solver(required(&args.solver, "--solver")?)?;
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
     spec.epochs = args.epochs;
+    if spec.max_iter == 0 && spec.epochs.is_none() {
+        let file = spec.file.display();
+        return Err(usage!("{file} has no max_iter: --max-iter or --epochs says how long to train"));
+    }
     if let Some(rate) = args.base_lr {
         spec.learning_rate.base_lr = rate;
         let least = spec.learning_rate.min_lr;

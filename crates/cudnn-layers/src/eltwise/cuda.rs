@@ -1,30 +1,26 @@
 //! Element-wise operations on the GPU.
 
-use super::Combination;
+use super::{Combination, MOST_INPUTS};
 use crate::cuda_launches::{add, launch, of_type, sources, tiles};
 use bytemuck::{Pod, Zeroable};
 use tensor::{Out, View, ViewMut, cuda::Cuda};
 
 sources!("eltwise.cu");
 
-/// Inputs that one launch takes.
-const MOST: usize = 64;
-
 /// `Inputs` of `eltwise.cu`.
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(C)]
 struct Inputs {
-    addresses: [u64; MOST],
-    coefficients: [f32; MOST],
+    addresses: [u64; MOST_INPUTS],
+    coefficients: [f32; MOST_INPUTS],
     count: u32,
     relu: i32,
 }
 
 impl Inputs {
     fn new(inputs: &[View<'_>], coefficients: &[f32], relu: bool) -> Self {
-        assert!(inputs.len() <= MOST, "{} inputs, and the GPU combines at most {MOST}", inputs.len());
-        let (addresses, count) = ([inputs[0].numbers(); MOST], inputs.len() as u32);
-        let mut table = Self { addresses, coefficients: [0.0; MOST], count, relu: i32::from(relu) };
+        let (addresses, count) = ([inputs[0].numbers(); MOST_INPUTS], inputs.len() as u32);
+        let mut table = Self { addresses, coefficients: [0.0; MOST_INPUTS], count, relu: i32::from(relu) };
         table.addresses.iter_mut().zip(inputs).for_each(|(to, input)| *to = input.numbers());
         table.coefficients.iter_mut().zip(coefficients).for_each(|(to, &coefficient)| *to = coefficient);
         table

@@ -9,8 +9,6 @@
 //! The product's gradient multiplies the other factors instead of dividing `y` by `x[i]`, which is Caffe's
 //! `stable_prod_grad` and right for zeros. As in Caffe, of two equal first bottoms the second wins the maximum, and a
 //! later one wins only by being larger.
-//!
-//! A GPU combines at most 64 inputs; more of them panic there.
 
 mod cpu;
 mod cuda;
@@ -18,6 +16,9 @@ mod cuda;
 mod tests;
 
 use tensor::{Device, Out, View, ViewMut};
+
+/// How many blobs can be combined: so many addresses are a GPU kernel's argument.
+pub const MOST_INPUTS: usize = 64;
 
 /// What the elements at one place are combined by.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,9 +34,12 @@ pub enum Combination {
 /// `y =` the combination of `inputs`; with `relu`, rectified on the way.
 ///
 /// # Panics
-/// If there is no input, not a coefficient for each, or a ReLU after something else than a sum.
+/// If there is no input, more than [`MOST_INPUTS`], not a coefficient for each, or a ReLU after something else than a sum.
 pub fn forward(device: &Device, how: &Combination, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
-    assert!(!inputs.is_empty(), "an element-wise operation has inputs");
+    assert!(
+        (1..=MOST_INPUTS).contains(&inputs.len()),
+        "an element-wise operation has 1 to {MOST_INPUTS} inputs"
+    );
     check(inputs, y.len());
     match how {
         Combination::Sum(a) => assert_eq!(inputs.len(), a.len(), "one coefficient per input"),

@@ -27,7 +27,7 @@ impl Axis {
 
     /// From 0 to at least `most`, by round steps.
     pub(crate) fn from_zero(title: &str, most: f64) -> Self {
-        Self::in_units(title, most, 1.0)
+        Self::around_zero(title, [0.0, most], 1.0)
     }
 
     /// Bytes from 0 on, by round steps of a unit.
@@ -35,14 +35,19 @@ impl Axis {
         let units =
             [(30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")].map(|(power, unit)| (2_f64.powi(power), unit));
         let (size, unit) = units.into_iter().find(|&(size, _)| most >= size).unwrap_or(units[3]);
-        Self::in_units(&format!("{title} ({unit})"), most, size)
+        Self::around_zero(&format!("{title} ({unit})"), [0.0, most], size)
     }
 
-    fn in_units(title: &str, most: f64, unit: f64) -> Self {
-        let step = round_step(most / unit / 5.0);
-        let last = (most / unit / step - 1e-9).ceil().max(1.0);
-        let values = (0..=last as u32).map(|tick| f64::from(tick) * step);
-        Self::new(title, [0.0, last * step * unit], values.map(|value| (value * unit, plain(value))))
+    /// From at most `least`, which is not above 0, to at least `most`, by round steps of a unit.
+    pub(crate) fn around_zero(title: &str, [least, most]: [f64; 2], unit: f64) -> Self {
+        let step = unit * round_step((most - least) / unit / 5.0);
+        let (first, last) = ((least / step + 1e-9).floor(), (most / step - 1e-9).ceil().max(1.0));
+        let values = (first as i32..=last as i32).map(|tick| f64::from(tick) * step);
+        Self::new(
+            title,
+            [first, last].map(|tick| tick * step),
+            values.map(|value| (value, plain(value / unit))),
+        )
     }
 
     /// Bytes by powers of two.
@@ -108,6 +113,7 @@ mod tests {
         let texts = |axis: &Axis| axis.ticks.iter().map(|tick| tick.1.clone()).collect::<Vec<_>>();
         let axis = Axis::from_zero("ms", 34.7);
         assert_eq!((axis.range, texts(&axis).join(" ")), ([0.0, 40.0], "0 10 20 30 40".to_owned()));
+        assert_eq!(texts(&Axis::around_zero("loss", [-3.2, 5.9], 1.0)), ["-4", "-2", "0", "2", "4", "6"]);
         assert_eq!(texts(&Axis::from_zero("ms", 0.47)), ["0", "0.1", "0.2", "0.3", "0.4", "0.5"]);
         let axis = Axis::bytes("limit", [Bytes::mib(1), Bytes::mib(64)]);
         assert_eq!(texts(&axis), ["1 MiB", "2 MiB", "4 MiB", "8 MiB", "16 MiB", "32 MiB", "64 MiB"]);

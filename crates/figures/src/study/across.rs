@@ -64,7 +64,7 @@ fn programme(studies: &[Study]) -> Option<Figure> {
             let bar =
                 |length, text| Bar::new(study.label(), length, tone(policy), format!("{policy} {text}"));
             seconds.push(bar(measuring_s, format!("{measuring_s:.2}")));
-            let solving = solving_ms.map_or_else(String::new, |ms| format!(", {:.3} s", ms / 1e3));
+            let solving = solving_ms.map_or_else(String::new, |ms| format!(", {ms:.1} ms"));
             binaries.push(bar(sum as f64, format!("{sum}{solving}")));
         }
     }

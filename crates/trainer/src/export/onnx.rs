@@ -66,10 +66,14 @@ struct Model<'a> {
 
 impl<'a> Model<'a> {
     fn new(graph: &'a Graph, values: &'a [Vec<f32>]) -> Self {
-        // A blob that is written again, in place, has its name only at the end.
+        // A blob that is written again, in place, has its name only at the end, and never that of a parameter.
         let names = graph.values.iter().enumerate().map(|(id, value)| {
             let is_again = graph.values[id + 1..].iter().any(|later| later.name == value.name);
-            if is_again { format!("{}#{id}", value.name) } else { value.name.clone() }
+            if is_again || graph.params.iter().any(|param| param.name == value.name) {
+                format!("{}#{id}", value.name)
+            } else {
+                value.name.clone()
+            }
         });
         let names = names.collect();
         let (nodes, constants) = (Vec::new(), Vec::new());

@@ -203,12 +203,14 @@ fn poolings() -> Vec<Case> {
         max("pooling_param { pool: MAX kernel_size: 3 stride: 2 pad: 1 }", &[1, 2, 5, 4]),
         max("pooling_param { pool: MAX kernel_h: 2 kernel_w: 3 stride_h: 1 stride_w: 2 }", &[2, 1, 4, 6]),
         max("pooling_param { pool: MAX kernel_size: 3 stride: 2 round_mode: FLOOR }", &[1, 2, 6, 6]),
+        max("pooling_param { pool: MAX kernel_size: 3 stride: 2 }", &[2, 3, 2, 2]),
         max("pooling_param { pool: MAX global_pooling: true }", &[2, 3, 3, 4]),
         average("pooling_param { pool: AVE kernel_size: 2 stride: 2 }", &[2, 2, 4, 6]),
         average("pooling_param { pool: AVE kernel_size: 3 stride: 2 }", &[1, 2, 6, 7]),
         average("pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }", &[1, 2, 5, 4]),
         average("pooling_param { pool: AVE kernel_size: 3 stride: 2 round_mode: FLOOR }", &[1, 2, 6, 6]),
         average("pooling_param { pool: AVE kernel_h: 3 kernel_w: 2 pad_h: 1 }", &[1, 2, 4, 5]),
+        average("pooling_param { pool: AVE kernel_size: 5 stride: 3 }", &[2, 3, 3, 3]),
         average("pooling_param { pool: AVE global_pooling: true }", &[2, 3, 3, 4]),
     ]
 }

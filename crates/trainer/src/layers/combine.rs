@@ -5,7 +5,7 @@ use crate::error::BoxError;
 use crate::spec::{ConcatParams, SliceParams};
 use cudnn_layers::AxisExtents;
 use cudnn_layers::copy::{self, Columns};
-use cudnn_layers::eltwise::{self, Combination};
+use cudnn_layers::eltwise::{self, Combination, MOST_INPUTS};
 use tensor::{Accumulate, AxisOrder, Device, TensorType};
 
 /// Element-wise sum (with a factor per bottom), product or maximum. Only the latter two need their bottoms backward.
@@ -15,6 +15,9 @@ impl Layer for Eltwise {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         if let Some(other) = bottoms.iter().find(|shape| **shape != bottoms[0]) {
             return Err(format!("the bottoms must have one shape, not {} and {other}", bottoms[0]));
+        }
+        if bottoms.len() > MOST_INPUTS {
+            return Err(format!("at most {MOST_INPUTS} bottoms are combined, not {}", bottoms.len()));
         }
         let is_sum = matches!(self.0, Combination::Sum(_));
         if let Combination::Sum(coefficients) = &mut self.0

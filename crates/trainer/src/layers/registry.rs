@@ -22,6 +22,7 @@ macro_rules! make_layers {
         fn make($place: &Place<'_>) -> Result<Box<dyn Layer>, BoxError> {
             match &$place.layer.kind {
                 $(LayerKind::$name $(($params))? => Ok(Box::new($layer)),)*
+                LayerKind::Unknown(reason) => Err(reason.as_str().into()),
             }
         }
     };
@@ -32,7 +33,7 @@ layer_types!(make_layers);
 /// The layer that `layer`, one of `net`'s, describes.
 ///
 /// # Errors
-/// Data that cannot be opened; the message names the layer and its line.
+/// Data that cannot be opened, or a type that is not known; the message names the layer and its line.
 pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, NetError> {
     make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error))
 }

@@ -22,6 +22,7 @@ struct Reading<'a> {
     transform: &'a TransformParams,
     mini_batch: usize,
     shuffle: bool,
+    has_source: bool,
 }
 
 impl DataLayer {
@@ -29,7 +30,8 @@ impl DataLayer {
     pub(super) fn data(place: &Place<'_>, params: &DataParams) -> Result<Self, BoxError> {
         let (source, phase) = (place.net.resolve(&params.source), place.net.state.phase);
         let &DataParams { ref transform, batch_size: mini_batch, .. } = params;
-        let reading = Reading { place, transform, mini_batch, shuffle: false };
+        let has_source = !params.source.is_empty();
+        let reading = Reading { place, transform, mini_batch, shuffle: false, has_source };
         let shape = || match (ImageRecords::shape_of(&source, phase), side(transform)) {
             (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
             (found, None) => found,
@@ -49,7 +51,8 @@ impl DataLayer {
             images => ImageData::open_files(images, params.is_color),
         };
         let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, .. } = params;
-        let reading = Reading { place, transform, mini_batch, shuffle };
+        let has_source = !(params.source.is_empty() && params.images.is_empty());
+        let reading = Reading { place, transform, mini_batch, shuffle, has_source };
         let shape = || {
             let square = side(transform).map(|side| [side, side]);
             let shape = params.new_size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
@@ -101,8 +104,11 @@ impl Reading<'_> {
         if let Mean::File(file) = &mut transform.mean {
             *file = net.resolve(&*file);
         }
-        let advise = |error| format!("{error} (--synthetic replaces the data with synthetic images)");
-        self.read(open().map_err(advise)?, &transform, 1)
+        let advise = |error: String| format!("{error} (--synthetic replaces the data with synthetic images)");
+        if !self.has_source {
+            return Err(advise("source is missing".to_owned()).into());
+        }
+        self.read(open().map_err(|error| advise(error.to_string()))?, &transform, 1)
     }
 
     fn synthetic(&self, shape: [usize; 3], images: SyntheticData) -> Result<DataLayer, BoxError> {

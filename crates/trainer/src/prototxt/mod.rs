@@ -31,15 +31,18 @@ pub fn parse(file: &str, text: &str) -> Result<Message> {
 /// Reads and parses the file at `path`.
 ///
 /// # Errors
-/// The file cannot be read, is not UTF-8, or is not text format.
+/// The file cannot be read, is not UTF-8 but for comments, or is not text format.
 pub fn read(path: &Path) -> Result<Message> {
     let file = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| SpecError::unreadable(&file, &error))?;
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => parse(&file, text),
-        Err(error) => {
-            let newlines = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
-            let line = format_args!("{file}:{}", newlines + 1);
+    let text = String::from_utf8_lossy(&bytes);
+    // A comment may have any encoding.
+    let is_bad =
+        |line: &str| line.split('#').next().is_some_and(|said| said.contains(char::REPLACEMENT_CHARACTER));
+    match text.lines().position(is_bad) {
+        None => parse(&file, &text),
+        Some(line) => {
+            let line = format_args!("{file}:{}", line + 1);
             Err(SpecError::at(line, "the text is not valid UTF-8, so this is not a text-format file"))
         }
     }

@@ -222,6 +222,11 @@ impl<'s> Reader<'s> {
         }
     }
 
+    /// Whatever stands here is of no interest.
+    pub(crate) fn ignore_all(&mut self) {
+        self.known.fill(true);
+    }
+
     pub(crate) fn get<T: FromField>(&mut self, name: &str) -> Result<Option<T>> {
         T::read(self, name)
     }
@@ -238,14 +243,17 @@ impl<'s> Reader<'s> {
         self.require(name)
     }
 
-    /// The place among `words` of the one in the field `name`, which old files put in quotes.
+    /// The place among `words` of the one in the field `name`, which old files put in quotes; for those of an enum, which
+    /// are in capitals, its number may stand.
     pub(crate) fn word(&mut self, name: &str, words: &[&str]) -> Result<Option<usize>> {
         let Some(field) = self.field(name)? else { return Ok(None) };
+        let is_enum = !words.iter().any(|word| word.contains(char::is_lowercase));
+        let number = number(&field.value).filter(|&number: &usize| is_enum && number < words.len());
         let place = match &field.value {
             FieldValue::Word(word) | FieldValue::String(word) => words.iter().position(|other| other == word),
             _ => None,
         };
-        match place {
+        match place.or(number) {
             Some(place) => Ok(Some(place)),
             None => Err(self.unexpected(field, &one_of(words))),
         }

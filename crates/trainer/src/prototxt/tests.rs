@@ -140,6 +140,9 @@ fn files_that_cannot_be_read() {
         message.starts_with(&format!("{}:2: the text is not valid UTF-8", binary.display())),
         "{message}"
     );
+    // A comment in another encoding.
+    std::fs::write(&binary, b"a: 1 # \xd7\xa2\nb: 2").unwrap();
+    assert_eq!(super::read(&binary).unwrap().fields.len(), 2);
 }
 
 proptest! {

@@ -25,7 +25,8 @@ params! {
     /// (binary); the net's phase decides between the training and the test files.
     // `backend` names the kind of database that the net was written for.
     DataParams(params: layer.data_param) ignores [prefetch backend] {
-        source: String; "What is read, as written; see [`super::NetSpec::resolve`]"
+        source: String = String::new();
+            "What is read, as written; see [`super::NetSpec::resolve`]. It may be empty where nothing is read"
         batch_size: usize, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
         transform: TransformParams { TransformParams { is_rgb: true, ..TransformParams::read(layer, params)? } };
             "What is done to each image"
@@ -33,7 +34,7 @@ params! {
 
     /// `ImageData`: image files and labels from a list with one `path label` per line.
     ImageDataParams(params: layer.image_data_param) {
-        source: String; "The list, as written; see [`super::NetSpec::resolve`]"
+        source: String = String::new(); "The list, as written, or empty as that of a [`DataParams`]"
         root_folder: String = String::new(); "Put before each path of the list"
         batch_size: usize = 1, batch_size > 0 => "at least 1"; "Samples per iteration, at least 1"
         shuffle: bool = false; "Shuffle the list before each pass over it?"

@@ -6,7 +6,7 @@ use super::{
     InputParams, LrnParams, PReluParams, PoolingParams, PowerParams, ReluParams, ReshapeParams, ScaleParams,
     SigmoidParams, SliceParams, SoftmaxParams, SoftmaxWithLossParams, TanHParams,
 };
-use crate::prototxt::{Reader, Result, SpecError};
+use crate::prototxt::{Reader, Result};
 use std::ops::RangeInclusive;
 
 /// Every layer type, declared once: its name, its parameters, how many bottoms and how many tops it may have, and the
@@ -77,10 +77,12 @@ macro_rules! declare_kind {
         #[derive(Debug, Clone, PartialEq)]
         pub enum LayerKind {
             $(#[doc = $doc] $name $(($type))?,)*
+            /// A type that is not known, with what is said where such a layer takes part
+            Unknown(String),
         }
 
         impl LayerKind {
-            /// Every type name, as nets spell it.
+            /// Every type name that is known, as nets spell it.
             pub const TYPES: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
 
             /// The parameters of a layer of type `name`.
@@ -90,9 +92,13 @@ macro_rules! declare_kind {
                     // A filter for each channel, in the notation of MobileNet's authors and of others.
                     "ConvolutionDepthwise" | "DepthwiseConvolution" => {
                         let params = ConvolutionParams::read(layer)?;
-                        Ok(Self::Convolution(ConvolutionParams { group: params.num_output, ..params }))
+                        let group = if params.group > 1 { params.group } else { params.num_output };
+                        Ok(Self::Convolution(ConvolutionParams { group, ..params }))
                     }
-                    _ => Err(unknown(name, layer)),
+                    _ => {
+                        layer.ignore_all();
+                        Ok(Self::Unknown(unknown(name)))
+                    }
                 }
             }
 
@@ -100,6 +106,7 @@ macro_rules! declare_kind {
             pub fn type_name(&self) -> &'static str {
                 match self {
                     $(Self::$name { .. } => stringify!($name),)*
+                    Self::Unknown(_) => "Unknown",
                 }
             }
 
@@ -107,6 +114,7 @@ macro_rules! declare_kind {
             pub fn blobs(&self) -> [RangeInclusive<usize>; 2] {
                 match self {
                     $(Self::$name { .. } => [$bottoms, $tops],)*
+                    Self::Unknown(_) => [0..=MANY, 0..=MANY],
                 }
             }
         }
@@ -142,6 +150,12 @@ impl LayerKind {
         }
     }
 
+    /// Whether a layer of this type has parameters.
+    pub(super) fn has_parameters(&self) -> bool {
+        use LayerKind::{BatchNorm, PReLU, Scale};
+        self.outputs().is_some() || matches!(self, BatchNorm(_) | Scale(_) | PReLU(_))
+    }
+
     /// Makes it `samples` per iteration; no effect on a layer that does not decide that.
     pub fn set_mini_batch(&mut self, samples: usize) {
         match self {
@@ -155,12 +169,20 @@ impl LayerKind {
     }
 }
 
-fn unknown(name: &str, layer: &Reader<'_>) -> SpecError {
+/// Caffe's types that are none here: their likes among the known ones would be wrong advice.
+const OTHERS: &str = "AbsVal ArgMax BNLL BatchReindex Bias Clip ContrastiveLoss Crop Deconvolution Embed EuclideanLoss Exp \
+    Filter HDF5Data HDF5Output HingeLoss Im2col InfogainLoss LSTM Log MVN MemoryData MultinomialLogisticLoss Parameter Python \
+    RNN Recurrent Reduction SPP SigmoidCrossEntropyLoss Silence Swish Threshold Tile WindowData";
+
+fn unknown(name: &str) -> String {
+    if OTHERS.split(' ').any(|other| spelling(other) == spelling(name)) {
+        return format!("Caffe's layer type {name} is not supported");
+    }
     let advice = match nearest(name) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("the types are {}", LayerKind::TYPES.join(", ")),
     };
-    layer.error_at("type", format!("layer type '{name}' is not known; {advice}"))
+    format!("layer type '{name}' is not known; {advice}")
 }
 
 /// A type's name without what notations differ in: `INNER_PRODUCT` is `InnerProduct`.

@@ -5,7 +5,7 @@ use super::params::{params, spec_file};
 use super::{InputParams, LayerKind, LayerSpec, NetState, Phase, legacy};
 use crate::group::Share;
 use crate::prototxt::{self, FieldValue, Reader, Result, SpecError, Warning};
-use std::path::{Path, PathBuf};
+use std::{collections::HashMap, path::Path, path::PathBuf};
 
 params! {
     /// A net file, or a message inside a solver file: its layers, in the order of the file.
@@ -26,7 +26,7 @@ spec_file!(NetSpec, "the net");
 
 impl NetSpec {
     /// The net of one state: only the layers that take part in it. The level and stages in the file's own `state`
-    /// join those asked for; the phase asked for decides.
+    /// join those asked for; the phase asked for decides. A second layer of a name is called `name#2`.
     #[must_use]
     pub fn for_state(&self, state: &NetState) -> Self {
         let mut state = state.clone();
@@ -34,7 +34,16 @@ impl NetSpec {
         if state.level == 0 {
             state.level = self.state.level;
         }
-        let layers = self.layers.iter().filter(|layer| layer.takes_part_in(&state)).cloned().collect();
+        let mut layers: Vec<_> =
+            self.layers.iter().filter(|layer| layer.takes_part_in(&state)).cloned().collect();
+        // Names need not differ in Caffe. What has parameters is known by its name, and refused later.
+        let mut times = HashMap::new();
+        for layer in &mut layers {
+            let times = times.entry(layer.name.clone()).and_modify(|times| *times += 1).or_insert(1);
+            if *times > 1 && !layer.kind.has_parameters() {
+                layer.name = format!("{}#{times}", layer.name);
+            }
+        }
         Self { layers, state, ..self.clone() }
     }
 

@@ -13,7 +13,7 @@ params! {
         stride: [usize; 2] { extent(params, "stride", 1)?.unwrap_or([1; 2]) },
             window.is_some() || (pad, stride) == ([0; 2], [1; 2]) => "1, and pad 0, with global_pooling";
             "Step between windows, at least 1"
-        round_mode: Rounding = Rounding::Ceil;
+        round_mode: Rounding { rounding(params)? };
             "How the number of windows is rounded, (H + 2 pad - kernel) / stride + 1"
     }
 }
@@ -48,6 +48,16 @@ fn window(params: &mut Reader<'_>) -> Result<Option<[usize; 2]>> {
         }
         true => Err(params.missing("kernel_size")),
     }
+}
+
+/// `round_mode`, or what other branches have in its place.
+fn rounding(params: &mut Reader<'_>) -> Result<Rounding> {
+    let named: Option<Rounding> = params.get("round_mode")?;
+    let is_up: Option<bool> = params.get("ceil_mode")?;
+    let switched = is_up.map(|is_up| if is_up { Rounding::Ceil } else { Rounding::Floor });
+    let agree = named.is_none() || switched.is_none() || named == switched;
+    params.check("ceil_mode", agree, "left out where round_mode says something else")?;
+    Ok(named.or(switched).unwrap_or(Rounding::Ceil))
 }
 
 fn padding(params: &mut Reader<'_>, window: Option<[usize; 2]>) -> Result<[usize; 2]> {

@@ -19,7 +19,6 @@ params! {
         ignores [solver_mode device_id debug_info snapshot_diff layer_wise_reduce]
         first {
             refuse_other_policies(solver)?;
-            solver.require::<usize>("max_iter")?;
             let nets = Nets::read(solver, file)?;
         } {
         file: PathBuf { file.to_owned() }; "The file it was read from"
@@ -37,7 +36,7 @@ params! {
         display: usize = 0; "Iterations between two lines of output; 0 for none"
         average_loss: usize = 1, average_loss > 0 => "at least 1";
             "Over how many iterations the loss in that line is averaged, at least 1"
-        max_iter: usize, max_iter > 0 => "at least 1"; "Iterations of the whole training"
+        max_iter: usize = 0; "Iterations of the whole training; 0 where somebody else is to say"
         epochs: Option<usize> { None }; "Passes over the training data instead of `max_iter`, if somebody says so"
         iter_size: usize = 1, iter_size > 0 => "at least 1";
             "Mini-batches whose gradients are accumulated for one update, at least 1"
@@ -158,13 +157,15 @@ fn larc(solver: &mut Reader<'_>) -> Result<Option<Larc>> {
     Ok(Some(Larc { eta, clips }))
 }
 
-/// Refuses momentum and weight decay that change as a training goes on, as in NVIDIA's branch.
+/// Refuses momentum and weight decay that change as a training goes on, as in NVIDIA's branch, and Intel's own rates of
+/// layers.
 fn refuse_other_policies(solver: &mut Reader<'_>) -> Result<()> {
     for policy in ["momentum_policy", "weight_decay_policy"] {
         let fixed = solver.get_or(policy, "fixed".to_owned())? == "fixed";
         solver.check(policy, fixed, "fixed; the other policies are not supported")?;
     }
-    Ok(())
+    let is_auto = solver.get_or("local_lr_auto", false)?;
+    solver.check("local_lr_auto", !is_auto, "false; rates of each layer's own are larc's here")
 }
 
 fn clip_gradients(solver: &mut Reader<'_>) -> Result<Option<f32>> {

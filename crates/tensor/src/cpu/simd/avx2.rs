@@ -45,14 +45,6 @@ impl Lanes for Avx2 {
             self.0.avx._mm256_storeu_ps(to.wrapping_add(8), v[1]);
         }
     }
-    #[inline(always)]
-    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
-        // SAFETY: the caller promises a writable cache line; `finish_streams` fences.
-        unsafe {
-            self.0.avx._mm256_stream_ps(to, v[0]);
-            self.0.avx._mm256_stream_ps(to.wrapping_add(8), v[1]);
-        }
-    }
     /// Four 8 x 8 matrices, the two off the diagonal changing places.
     #[inline(always)]
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES] {

@@ -43,11 +43,6 @@ impl Lanes for Avx512 {
         unsafe { self.0.avx512f._mm512_storeu_ps(to, v) };
     }
     #[inline(always)]
-    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
-        // SAFETY: the caller promises a writable cache line; `finish_streams` fences.
-        unsafe { self.0.avx512f._mm512_stream_ps(to, v) };
-    }
-    #[inline(always)]
     unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {
         // SAFETY: masked lanes are not accessed, and the caller promises the others.
         unsafe { self.0.avx512f._mm512_maskz_loadu_ps(first_lanes(count), from) }

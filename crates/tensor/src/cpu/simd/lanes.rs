@@ -53,27 +53,6 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         lanes
     }
 
-    /// Stores to a cache line past the caches, for results too large to be read again soon: the line is not fetched
-    /// first. Other threads may read it after [`Lanes::finish_streams`].
-    ///
-    /// # Safety
-    /// `to` must be aligned to 64 bytes and valid for writing sixteen elements.
-    #[inline(always)]
-    unsafe fn stream_ptr(self, to: *mut f32, v: Self::V) {
-        // SAFETY: the caller promises sixteen writable elements.
-        unsafe { self.store_ptr(to, v) };
-    }
-
-    /// Orders this thread's streamed stores before all that follow.
-    #[inline(always)]
-    fn finish_streams(self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: SSE belongs to x86-64.
-        unsafe {
-            std::arch::x86_64::_mm_sfence();
-        }
-    }
-
     /// The first `count` lanes (at most sixteen) from consecutive elements of any alignment, the others zero.
     ///
     /// # Safety

@@ -35,8 +35,20 @@ fn a_top_with_two_producers() {
 
 #[test]
 fn two_layers_of_one_name() {
-    let text = format!("{DATA}{}{}", layer("ReLU", "a", "data", "x"), layer("ReLU", "a", "x", "y"));
-    refused(&text, "net.prototxt:5: layer 'a': there is another layer of this name (net.prototxt:4)");
+    let text = format!("{DATA}{}{}", ip("a", "data", ""), layer("PReLU", "a", "a", "y"));
+    refused(&text, "layer 'a': there is another layer of this name (net.prototxt:4)");
+}
+
+#[test]
+fn data_without_a_source() {
+    let text = "layer { name: 'd' type: 'Data' top: 'x' data_param { batch_size: 1 } }";
+    refused(text, "layer 'd': source is missing (--synthetic replaces the data with synthetic images)");
+}
+
+#[test]
+fn a_type_that_is_not_known() {
+    let text = format!("{DATA}{}", layer("Relu", "a", "data", "x"));
+    refused(&text, "net.prototxt:4: layer 'a': layer type 'Relu' is not known; did you mean ReLU?");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn twenty_thousand_tops_of_one_layer() {
 
 #[test]
 fn ten_thousand_mentions_of_one_blob() {
-    let mut text = DATA.replace("dim: 6", "dim: 1") + "layer { name: 'sum' type: 'Eltwise' top: 'sum' ";
+    let mut text = DATA.replace("dim: 6", "dim: 1") + "layer { name: 'sum' type: 'Concat' top: 'sum' ";
     (0..10_000).for_each(|_| text += "bottom: 'data' ");
     text += "}\n";
     lay_out(&(text + &head("sum")));

@@ -161,12 +161,13 @@ fn pooling() {
     };
     let cases = [
         ("kernel_size: 2", sliding(PoolingMethod::Max, [2; 2], [0; 2], [1; 2])),
+        ("kernel_size: 2 ceil_mode: true pool: 1", sliding(PoolingMethod::Average, [2; 2], [0; 2], [1; 2])),
         (
             "pool: AVE kernel_h: 3 kernel_w: 2 pad_h: 1 pad_w: 0 stride: 2",
             sliding(PoolingMethod::Average, [3, 2], [1, 0], [2; 2]),
         ),
         (
-            "pool: AVE global_pooling: true round_mode: FLOOR",
+            "pool: AVE global_pooling: true ceil_mode: false",
             PoolingParams {
                 method: PoolingMethod::Average,
                 window: None,
@@ -189,6 +190,10 @@ fn pooling() {
         (
             "kernel_size: 2 pad: 2",
             "pad must be smaller than kernel_size, or a window could lie outside the image",
+        ),
+        (
+            "kernel_size: 2 ceil_mode: false round_mode: CEIL",
+            "pooling_param.ceil_mode is false, but must be left out where round_mode says something else",
         ),
         ("kernel_size: 2 pool: STOCHASTIC", "pooling_param.pool is STOCHASTIC, expected MAX or AVE"),
     ];

@@ -1,6 +1,6 @@
 //! Nets: layers in common, phases, old notations, warnings.
 
-use super::{layer, layer_error, net, net_error};
+use super::{kind, layer, layer_error, layer_text, net, net_error};
 use crate::spec::{LayerKind, NetSpec, NetState, ParamSpec, Phase};
 use std::path::Path;
 
@@ -37,19 +37,41 @@ fn layers_refuse_what_cannot_work() {
         ("ReLU", "param: 3", 2, "param is 3, expected a message in { }"),
         ("ReLU", "param { lr_mult: '1' }", 2, "param.lr_mult is \"1\", expected a number"),
         ("ReLU", "name: 'm'", 2, "'name' was already given in line 1"),
-        ("Relu", "", 1, "layer type 'Relu' is not known; did you mean ReLU?"),
-        ("Convolutoin", "", 1, "layer type 'Convolutoin' is not known; did you mean Convolution?"),
-        ("Inner_Product", "", 1, "layer type 'Inner_Product' is not known; did you mean InnerProduct?"),
-        ("SoftmaxLoss", "", 1, "layer type 'SoftmaxLoss' is not known; did you mean SoftmaxWithLoss?"),
     ];
     for (kind, fields, line, expected) in cases {
         let message = layer_error(kind, fields);
         assert_eq!(message, format!("net.prototxt:{line}: layer 'l': {expected}"), "{kind} {fields}");
     }
-    assert!(layer_error("Python", "").contains("'Python' is not known; the types are Input, DummyData, "));
     assert_eq!(net_error("layer { name: 'l' }"), "net.prototxt:1: layer 'l': type is missing");
     assert_eq!(net_error("name: 'empty'"), "net.prototxt:1: the net: there is no layer in it");
     assert_eq!(net_error("\nlayer: 1"), "net.prototxt:2: layer is 1, expected a message in { }");
+}
+
+#[test]
+fn a_type_that_is_not_known_is_no_error_where_the_layer_has_no_part() {
+    let reason = |name: &str| match kind(name, "include { phase: TEST } memory_data_param { batch_size: 1 }")
+    {
+        LayerKind::Unknown(reason) => reason,
+        kind => panic!("{kind:?}"),
+    };
+    for (name, meant) in [
+        ("Relu", "ReLU"),
+        ("Convolutoin", "Convolution"),
+        ("Inner_Product", "InnerProduct"),
+        ("SoftmaxLoss", "SoftmaxWithLoss"),
+    ] {
+        assert_eq!(reason(name), format!("layer type '{name}' is not known; did you mean {meant}?"));
+    }
+    assert!(reason("Permute").contains("'Permute' is not known; the types are Input, DummyData, "));
+    assert_eq!(reason("Deconvolution"), "Caffe's layer type Deconvolution is not supported");
+}
+
+#[test]
+fn a_second_layer_of_a_name_gets_another_unless_it_has_parameters() {
+    let layer = |kind: &str| layer_text(kind, "convolution_param { num_output: 1 kernel_size: 1 }");
+    let net = net(&["ReLU", "Convolution", "ReLU", "Convolution"].map(layer).concat());
+    assert_eq!(names(&net.for_phase(Phase::Train)), ["l", "l", "l#3", "l"]);
+    assert_eq!(names(&net.for_phase(Phase::Train).for_phase(Phase::Train)), ["l", "l", "l#3", "l"]);
 }
 
 #[test]
@@ -163,11 +185,8 @@ fn the_notation_of_2014() {
     let LayerKind::Data(data) = &spec.layers[1].kind else { panic!() };
     assert_eq!((data.transform.scale, data.transform.crop_size), (0.5, Some(3)));
     assert_eq!(spec.layers[2].kind.type_name(), "SoftmaxWithLoss");
-    let message = net_error("layers { name: 'h' type: HINGE_LOSS }");
-    assert!(
-        message.starts_with("net.prototxt:1: layer 'h': layer type 'HINGE_LOSS' is not known"),
-        "{message}"
-    );
+    let unknown = net("layers { name: 'h' type: HINGE_LOSS }").layers.remove(0).kind;
+    assert_eq!(unknown, LayerKind::Unknown("Caffe's layer type HINGE_LOSS is not supported".to_owned()));
     let message = net_error("layers {\n layer { name: 'c' type: 'conv' } }");
     assert_eq!(message, "net.prototxt:2: this is Caffe's layer notation of 2013, which is not supported");
     let both = "layer { type: 'ReLU' bottom: 'x' top: 'y' }\nlayers { type: RELU bottom: 'x' top: 'y' }";

@@ -122,7 +122,11 @@ fn solvers_refuse_what_cannot_work() {
             "test_state is given 2 times, but test_iter 1 times",
         ),
         (least("momentum: 0.9\nmomentum: 0.8"), 3, "'momentum' was already given in line 2"),
-        ("base_lr: 1".to_owned(), 1, "max_iter is missing"),
+        (
+            least("local_lr_auto: true"),
+            2,
+            "local_lr_auto is true, but must be false; rates of each layer's own are larc's here",
+        ),
         (
             policy("'plateau'"),
             2,

@@ -37,8 +37,6 @@ pub(super) struct Bins {
     stride: usize,
     /// Where in a bin the real and the imaginary parts are.
     parts: [usize; 2],
-    /// Whether to store past the caches.
-    stream: bool,
 }
 
 impl Bins {
@@ -57,19 +55,13 @@ impl Bins {
     /// Bins from `at` on.
     #[inline(always)]
     pub(super) fn at(at: *mut f32, stride: usize) -> Self {
-        Self { at, stride, parts: [0, LANES], stream: false }
+        Self { at, stride, parts: [0, LANES] }
     }
 
     /// The same with real and imaginary parts exchanged.
     #[inline(always)]
     pub(super) fn swapped(self) -> Self {
         Self { parts: [self.parts[1], self.parts[0]], ..self }
-    }
-
-    /// The same, stored past the caches; they must be aligned to 64 bytes.
-    #[inline(always)]
-    pub(super) fn streamed(self) -> Self {
-        Self { stream: true, ..self }
     }
 
     /// The same, numbered from bin `index` on.
@@ -98,20 +90,14 @@ impl Bins {
     /// Puts `z` into bin `index`.
     ///
     /// # Safety
-    /// It must be valid for writing, and aligned to 64 bytes if it is to be streamed.
+    /// It must be valid for writing.
     #[inline(always)]
     pub(super) unsafe fn store<L: Lanes>(self, l: L, index: usize, [re, im]: C<L>) {
         let at = self.from(index).at;
-        let (re_at, im_at) = (at.wrapping_add(self.parts[0]), at.wrapping_add(self.parts[1]));
         // SAFETY: promised by the caller.
         unsafe {
-            if self.stream {
-                l.stream_ptr(re_at, re);
-                l.stream_ptr(im_at, im);
-            } else {
-                l.store_ptr(re_at, re);
-                l.store_ptr(im_at, im);
-            }
+            l.store_ptr(at.wrapping_add(self.parts[0]), re);
+            l.store_ptr(at.wrapping_add(self.parts[1]), im);
         }
     }
 }

@@ -47,14 +47,12 @@ impl WithLanes for Analyse<'_> {
                 let first = (group * tiling.half() + j) * t * plane + bin * BIN;
                 assert!(first + (t - 1) * plane + BIN <= self.spectra.len(), "the spectra do not fit");
                 // SAFETY: the assertion shows the bins to lie inside. They belong to this tile, block and group alone.
-                // Workspaces are aligned, and planes and bins are multiples of 64 bytes long.
                 unsafe {
-                    let to = Bins::at(self.spectra.as_ptr().wrapping_add(first), plane).streamed();
+                    let to = Bins::at(self.spectra.as_ptr().wrapping_add(first), plane);
                     transform_column(l, t, column, j == 0, &mut work, to);
                 }
             }
         }
-        l.finish_streams();
     }
 }
 
