@@ -150,7 +150,7 @@ fn the_options_of_planning_reach_the_plan() {
     }));
 
     let limit = |arguments: &str| plan(arguments)["options"]["limit"].as_u64().unwrap() >> 20;
-    assert_eq!((limit(""), limit("--batch 100"), limit("--batch 100 --workspace-limit 64MiB")), (16, 25, 64));
+    assert_eq!((limit(""), limit("--batch 100"), limit("--batch 100 --workspace-limit 64MiB")), (16, 16, 64));
 
     let environment = [("UCUDNN_TOTAL_WORKSPACE_SIZE", "1024000"), ("UCUDNN_BATCH_SIZE_POLICY", "undivided")];
     let output = folder.run_with("plan --model net.prototxt --json", &environment);

@@ -22,7 +22,7 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
         let room = Room::new(slice::from_ref(&study.outline), 0, &study.kernels);
         let (smallest, _) = room.smallest_budget(fronts);
         if options.limit < smallest {
-            return Err(format!("the smallest budget with a plan is {}", smallest.exact()).into());
+            return Err(format!("keeping every feature map needs at least {}", smallest.exact()).into());
         }
         let limits = (0..study.kernels.len()).map(|kernel| room.limit(kernel, options.limit));
         let plan = fronts.plan_within(&limits.collect::<Vec<_>>(), options)?;
@@ -34,7 +34,7 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
     let subject = format!("{}, mini-batch {}, {}", study.title, question.mini_batch, question.math);
     let mut bars = plan_figure(&report, &subject, &study.source());
     // The page says the sums itself.
-    (bars.title, bars.caption) = (format!("{subject}: time of every kernel"), String::new());
+    (bars.title, bars.caption) = (format!("{subject}: kernels, the slowest first"), String::new());
     let kernel = study.kernels.iter().find(|kernel| question.kernel.as_ref() == Some(&kernel.to_string()));
     Ok(json!({
         "summary": [report.policies(), report.totals()],

@@ -122,7 +122,7 @@ impl Study {
         let (steps, net, limit) = (heights.len(), &self.title, plan.options.limit);
         let workspace = most.saturating_sub(*below);
         let caption = format!(
-            "The {steps} steps of an iteration of {net}, planned with at most {limit}. At most {most} are in use, at step {peak} \
+            "The {steps} steps of an iteration of {net}, planned with workspaces of at most {limit}. At most {most} are in use, at step {peak} \
              ({name}); workspace is {workspace} of that."
         );
         let figure = self.figure("timeline", "An iteration step by step", caption, panels, data);

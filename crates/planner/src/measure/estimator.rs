@@ -27,12 +27,17 @@ const LEAST_WORKSPACE: Bytes = Bytes::mib(1);
 /// Measurements of one kernel: of each algorithm by rising size.
 type Series = BTreeMap<Algorithm, Vec<Measurement>>;
 
+/// Of each algorithm the kernel whose measurements stand in for another's.
+type Sources = BTreeMap<Algorithm, KernelId>;
+
 /// Stands in for the device of a recorded table. What was measured it gives as it was; the rest it estimates.
 #[derive(Clone, Debug)]
 pub struct Estimator {
     known: BTreeMap<KernelId, Series>,
     /// The fastest call that was measured in each arithmetic and format: none takes less, however little work it is.
     least_ms: BTreeMap<Form, f64>,
+    /// What the kernels that were asked for are estimated from, whatever the samples.
+    sources: BTreeMap<KernelId, Sources>,
 }
 
 /// Arithmetic and format.
@@ -65,30 +70,37 @@ impl Estimator {
             rows.iter().for_each(|row| series.entry(row.algorithm.clone()).or_default().push(row.clone()));
             *least = rows.iter().fold(*least, |least, row| row.time_ms.min(least));
         }
-        Self { known, least_ms }
+        Self { known, least_ms, sources: BTreeMap::new() }
     }
 
-    /// Every algorithm of `kernel` on so many samples, from the nearest of the recorded kernels that `may` be used.
-    fn estimate(&self, kernel: &KernelId, samples: u32, may: impl Fn(&KernelId) -> bool) -> Vec<Measurement> {
-        let least_ms = self.least_ms.get(&form(kernel)).copied().unwrap_or_default();
+    /// Which recorded kernel each algorithm of `kernel` is estimated from: the nearest of those that `may` be used.
+    fn sources(&self, kernel: &KernelId, may: impl Fn(&KernelId) -> bool) -> Sources {
         let usable = self.known.iter().filter(|(id, _)| may(id));
         let mut near: Vec<_> =
             usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series))).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut rows: BTreeMap<&Algorithm, Measurement> = BTreeMap::new();
-        for (farther, (_, KernelId { shape, .. }, series)) in near.into_iter().enumerate() {
-            for (algorithm, measured) in series {
+        let mut sources = Sources::new();
+        for (farther, (_, id, series)) in near.into_iter().enumerate() {
+            for algorithm in series.keys() {
                 // Every shape has engines of its own, the best of hundreds: the best of many shapes' would be too good.
                 let applies = (farther == 0 || !algorithm.as_str().contains("ENG"))
-                    && (!is_of_one_filter(algorithm) || filter(shape) == filter(&kernel.shape));
-                if applies && !rows.contains_key(algorithm) {
-                    let scaled = scaled(measured, shape, &kernel.shape, samples);
-                    let row = scaled.map(|row| Measurement { time_ms: row.time_ms.max(least_ms), ..row });
-                    rows.extend(row.map(|row| (algorithm, row)));
+                    && (!is_of_one_filter(algorithm) || filter(&id.shape) == filter(&kernel.shape));
+                if applies && !sources.contains_key(algorithm) {
+                    sources.insert(algorithm.clone(), *id);
                 }
             }
         }
-        rows.into_values().collect()
+        sources
+    }
+
+    /// Every algorithm of `kernel` on so many samples.
+    fn estimate(&self, kernel: &KernelId, samples: u32, sources: &Sources) -> Vec<Measurement> {
+        let least_ms = self.least_ms.get(&form(kernel)).copied().unwrap_or_default();
+        let rows = sources.iter().filter_map(|(algorithm, id)| {
+            let row = scaled(&self.known[id][algorithm], &id.shape, &kernel.shape, samples)?;
+            Some(Measurement { time_ms: row.time_ms.max(least_ms), ..row })
+        });
+        rows.collect()
     }
 
     /// How far estimates of kernels in the arithmetic and format of `like` are off, by leaving each of them out; none if
@@ -98,8 +110,9 @@ impl Estimator {
         for (id, series) in self.known.iter().filter(|(id, _)| form(id) == form(like)) {
             let rows = series.values().flatten();
             let largest = rows.clone().map(|row| row.micro_batch).max().unwrap_or(0);
+            let sources = self.sources(id, |other| other != id);
             for size in BatchSizePolicy::PowerOfTwo.sizes(largest) {
-                let estimates = self.estimate(id, size, |other| other != id);
+                let estimates = self.estimate(id, size, &sources);
                 for row in rows.clone().filter(|row| row.micro_batch == size) {
                     let same = |estimate: &&Measurement| estimate.algorithm == row.algorithm;
                     let Some(estimate) = estimates.iter().find(same) else { continue };
@@ -124,7 +137,10 @@ impl Profiler for Estimator {
         if *micro_batch > largest.saturating_mul(FARTHEST) {
             return Err(format!("what was recorded has only up to {largest} samples").into());
         }
-        let mut rows = self.estimate(kernel, *micro_batch, |_| true);
+        if !self.sources.contains_key(kernel) {
+            self.sources.insert(*kernel, self.sources(kernel, |_| true));
+        }
+        let mut rows = self.estimate(kernel, *micro_batch, &self.sources[kernel]);
         if rows.is_empty() {
             let KernelId { op, math, shape: ConvShape { groups, .. }, .. } = kernel;
             return Err(format!("nothing recorded resembles it ({op}, {math}, {groups} groups)").into());
