@@ -129,7 +129,7 @@ fn what_a_command_decides_itself_is_not_to_be_chosen() {
 #[test]
 fn nets_that_cannot_be_are_refused_with_line_and_layer() {
     for (from, to, parts) in [
-        ("\"Pooling\"", "\"Poling\"", &["net.prototxt:18", "'Poling'", "Pooling"][..]),
+        ("\"Pooling\"", "\"Poling\"", &["net.prototxt:17", "'Poling'", "Pooling"][..]),
         ("kernel_size: 5 pad: 2", "kernel_size: 50", &["net.prototxt:13", "'conv2'"]),
         ("bottom: \"pool2\"", "bottom: \"pool3\"", &["net.prototxt:21", "'ip'", "'pool3'"]),
         (
