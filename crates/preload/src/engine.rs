@@ -112,7 +112,9 @@ pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
         packed.as_ref().is_some_and(executes)
     };
     let timed = match fastest {
-        Some(fastest) => Some(in_turn(|| side_by_side_ms(&call, fastest, own_bytes, launch))?),
+        Some(fastest) => {
+            Some(in_turn(signature.device, || side_by_side_ms(&call, fastest, own_bytes, launch))?)
+        }
         None => None,
     };
     let own = timed.map(|[engine_ms, _]| ("an engine", engine_ms));

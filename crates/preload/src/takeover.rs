@@ -10,9 +10,10 @@ use crate::shared::{lock, warn};
 use crate::{bench::measure, call::Call, signature::Signature};
 use planner::Configuration;
 use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Mutex};
-use std::{cell::Cell, collections::HashMap, ffi::c_int, slice, sync::atomic::Ordering::Relaxed};
+use std::{cell::Cell, ffi::c_int, slice, sync::atomic::Ordering::Relaxed};
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
 pub(crate) const VIRTUAL: c_int = 0x6d62;
@@ -26,10 +27,12 @@ type Planned = Result<Arc<Plan>, String>;
 /// What is known of every convolution that Find or Get was asked about.
 static KNOWN: LazyLock<Mutex<HashMap<Signature, (usize, Planned)>>> = LazyLock::new(Default::default);
 
-/// Measures. Those who do wait for each other: two at a time would disturb each other.
-pub(crate) fn in_turn<R>(work: impl FnOnce() -> R) -> R {
-    static MEASURING: Mutex<()> = Mutex::new(());
-    let _turn = lock(&MEASURING);
+/// Measures on a GPU. Those who do wait for each other, as two at a time would disturb each other; those of another GPU
+/// do not, as measuring waits for work of the caller, which may wait for that GPU's.
+pub(crate) fn in_turn<R>(device: c_int, work: impl FnOnce() -> R) -> R {
+    static MEASURING: Mutex<BTreeMap<c_int, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    let of_gpu = Arc::clone(lock(&MEASURING).entry(device).or_default());
+    let _turn = lock(&of_gpu);
     relaxed(work)
 }
 
@@ -156,7 +159,7 @@ pub(crate) fn planned(
         planned
     };
     // Whoever had the turn before may have measured it.
-    let in_turn = || in_turn(|| known().unwrap_or_else(measured));
+    let in_turn = || in_turn(signature.device, || known().unwrap_or_else(measured));
     known().or_else(|| (!is_recording(call.stream())).then(in_turn))
 }
 

@@ -71,7 +71,8 @@ impl Arena {
 
     /// The same in the memory of the GPU of `stream`, with the contents that it had before.
     pub fn unset(stream: &Stream, len: usize) -> Result<Self, CudaError> {
-        DeviceMemory::new(stream, len.next_multiple_of(ALIGNMENT)).map(|memory| Self(Memory::Device(memory)))
+        let len = len.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX);
+        DeviceMemory::new(stream, len).map(|memory| Self(Memory::Device(memory)))
     }
 
     /// The number of bytes.
@@ -185,6 +186,7 @@ impl Arena {
     /// # Panics
     /// As [`Arena::read`], or if there are no values.
     pub fn repeat<T: Element>(&mut self, span: Span, pattern: &[T]) -> Result<(), CudaError> {
+        assert!(!pattern.is_empty(), "no values to repeat");
         let Memory::Device(memory) = &self.0 else {
             let values = self.view_mut(span).into_host::<T>();
             values.chunks_mut(pattern.len()).for_each(|to| to.copy_from_slice(&pattern[..to.len()]));

@@ -56,6 +56,7 @@ impl BatchNorm<'_> {
         assert_eq!(lens, [len, len, y_len], "lengths of x, what is added, and y");
         let fits = |pool: PoolGeometry| {
             can_pool(pool.window, pool.stride)
+                && self.statistics == Statistics::Batch
                 && (pool.x_len(), pool.c, self.extents.inner) == (len, self.extents.axis, 1)
         };
         assert!(self.pool.is_none_or(fits), "a pooling {:?} of {:?} in NHWC", self.pool, self.extents);
@@ -134,6 +135,7 @@ pub fn forward(
     running: RunningSums<'_>,
 ) {
     let channels = norm.check(x, added, y.as_view());
+    assert!(norm.pool.is_none() || added.is_none(), "nothing is added to what is pooled");
     let lens = [&running.mean, &running.variance, &running.factor].map(ViewMut::len);
     assert_eq!(lens, [channels, channels, 1], "lengths of the running statistics");
     let of_channels = [(); 2].map(|()| saved.take(Format::F32, channels));

@@ -62,6 +62,7 @@ pub fn backward(
 ) {
     check(&[dy], dx.to.len());
     check(inputs, dy.len());
+    assert!(inputs.len() <= MOST_INPUTS, "an element-wise operation has at most {MOST_INPUTS} inputs");
     let count = if let Combination::Sum(coefficients) = how { coefficients.len() } else { inputs.len() };
     assert!(index < count, "input {index} of {count}");
     on_device!(device, backward(how, inputs, index, dy, dx));

@@ -31,9 +31,11 @@ pub fn blocks(g: &ConvGeometry, format: Format) -> Option<ConvGeometry> {
 /// Makes x' for a convolution [in packs](ConvGeometry::in_packs) of x, which is in single precision and NCHW.
 ///
 /// # Panics
-/// On the CPU, whose nets know one order.
+/// On the CPU, whose nets know one order, and for a convolution that [`blocks`] would not have made.
 pub fn images_to_blocks(device: &Device, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>) {
     let Device::Cuda(cuda) = device else { panic!("the processor knows one order") };
+    let [down, right] = g.stride;
+    assert!(g.pack > 0 && down.max(right).max(g.c) <= FEW, "{g:?} is not read as blocks");
     cuda::images_to_blocks(cuda, g, x, to);
 }
 

@@ -6,6 +6,7 @@
 //! and one of the tap. It is compiled once, here, for every instruction set and tile: inlined into its callers it would
 //! dominate their compile time and gain nothing measurable.
 
+use super::gemm::check;
 use super::simd::{LANES, Lanes, WithLanes, dispatch};
 use crate::Accumulate;
 
@@ -61,22 +62,22 @@ pub fn block_gemm(
         return;
     }
     assert!(n.is_multiple_of(LANES), "{n} columns are no multiple of {LANES}");
-    assert!((m - 1) * c_stride + n <= c.len(), "the product does not fit its slice");
-    assert!(k == 0 || (k - 1) * b_stride + n <= b.len(), "the right operand is too short");
+    check("the product", c, [m, n], [c_stride, 1]);
+    check("the right operand", b, [k, n], [b_stride, 1]);
     let (b, c, add) = ((b.as_ptr(), b_stride), (c.as_mut_ptr(), c_stride), accumulate == Accumulate::Add);
     // The asserts above and below cover every element of the whole product, which is what `Product` demands.
     let extents = [m, n, k];
     match a {
         Left::Strided { elements, row_stride, step } => {
-            let last = (m - 1) * row_stride + k.saturating_sub(1) * step;
-            assert!(k == 0 || last < elements.len(), "the left operand is too short");
+            check("the left operand", elements, [m, k], [row_stride, step]);
             let (left, strides, offsets) = (elements.as_ptr(), [row_stride, step], [&[][..]; 2]);
             dispatch(Product::<true> { extents, left, strides, offsets, b, c, add, next });
         }
         Left::Gathered { elements, rows, steps } => {
             let last = |offsets: &[usize]| offsets.iter().copied().fold(0, usize::max);
             assert_eq!([rows.len(), steps.len()], [m, k], "offsets of {m} rows and {k} terms");
-            let inside = k == 0 || last(rows) + last(steps) < elements.len();
+            let inside =
+                last(rows).checked_add(last(steps)).is_some_and(|last| k == 0 || last < elements.len());
             assert!(inside, "an offset lies outside the left operand");
             let (left, strides, offsets) = (elements.as_ptr(), [0; 2], [rows, steps]);
             dispatch(Product::<false> { extents, left, strides, offsets, b, c, add, next });

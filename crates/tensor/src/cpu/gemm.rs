@@ -49,9 +49,11 @@ pub fn gemm(
     if m == 0 || n == 0 {
         return;
     }
-    check(a, m, k);
-    check(b, k, n);
-    assert!(n <= c_stride && (m - 1) * c_stride + n <= c.len(), "the product does not fit its slice");
+    for (matrix, extents) in [(a, [m, k]), (b, [k, n])] {
+        check("an operand", matrix.elements, extents, [matrix.row_stride, matrix.col_stride]);
+    }
+    assert!(n <= c_stride, "rows of the product overlap");
+    check("the product", c, [m, n], [c_stride, 1]);
     // SAFETY: the three checks above show that every element addressed with these extents and strides lies inside its
     // slice; `c` is borrowed mutably, so it overlaps neither operand.
     // The library prefers columns of the product to lie together, so it is given the transpose: `c' = b' a'`.
@@ -85,11 +87,12 @@ pub fn gemm(
     }
 }
 
-fn check(matrix: Matrix<'_>, rows: usize, cols: usize) {
-    let last = |extent: usize, stride: usize| extent.saturating_sub(1) * stride;
-    let needed =
-        if rows * cols == 0 { 0 } else { last(rows, matrix.row_stride) + last(cols, matrix.col_stride) + 1 };
-    assert!(needed <= matrix.elements.len(), "a {rows} x {cols} operand does not fit its slice");
+/// So many rows and columns, whose elements lie so far apart, are all among `elements`.
+pub(super) fn check(what: &str, elements: &[f32], extents: [usize; 2], strides: [usize; 2]) {
+    let [down, right] = [0, 1].map(|axis| extents[axis].saturating_sub(1).checked_mul(strides[axis]));
+    let last = down.zip(right).and_then(|(down, right)| down.checked_add(right));
+    let fits = extents.contains(&0) || last.is_some_and(|last| last < elements.len());
+    assert!(fits, "{what} of {} x {} does not fit its slice", extents[0], extents[1]);
 }
 
 #[cfg(test)]

@@ -250,13 +250,17 @@ impl Execution {
     /// Does these actions of net number `net`.
     fn perform(&mut self, net: usize, part: Range<usize>, batch: &mut MiniBatch<'_>) -> Result<(), NetError> {
         self.slab.fork()?;
-        for at in part.clone() {
+        let done = part.clone().try_for_each(|at| -> Result<(), NetError> {
             self.act(net, at, part.start, batch)?;
             if let Some(observer) = &mut batch.observer {
                 observer(self.layout.nets[net].places.schedule.actions[at])?;
             }
-        }
-        Ok(self.slab.join()?)
+            Ok(())
+        });
+        // After a failure, too: what runs next must not meet copies that are under way.
+        let joined = self.slab.join();
+        done?;
+        Ok(joined?)
     }
 
     /// Does action number `at`; those before `start` are done.

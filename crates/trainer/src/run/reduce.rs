@@ -23,8 +23,8 @@ struct Nccl {
     /// Where what is to be added up next is ready, and where all sums are there.
     ready: Event,
     done: Event,
-    /// Whether all ranks have come as far as the first sum. It connects them, and nobody is freed from waiting for that.
-    have_met: Cell<bool>,
+    /// Whether all sums of an iteration have been launched once.
+    are_connected: Cell<bool>,
 }
 
 impl Reduction {
@@ -50,9 +50,7 @@ impl Reduction {
         let end = spans.next_back().unwrap_or(first).end();
         let mut gradients = arena.view_mut(Span { len: end - first.offset, ..first });
         let Some(nccl) = &self.nccl else { return Ok(self.group.sum(gradients.host::<f32>())?) };
-        if !nccl.have_met.replace(true) {
-            self.group.sum(&mut [0.0f64])?;
-        }
+        self.meet(nccl)?;
         nccl.begin()?;
         // SAFETY: the sum begins after the last work that writes these gradients, and all that uses them again is
         // launched after `finish`, which has it wait for the sums.
@@ -75,11 +73,22 @@ impl Reduction {
             loss.into_host::<u8>().copy_from_slice(bytemuck::bytes_of(&sum));
             return Ok(());
         };
+        self.meet(nccl)?;
         nccl.begin()?;
         // SAFETY: the loss is offered before the sum, and read after the event below.
         unsafe { nccl.communicator.sum(&nccl.stream, Some(offered), loss) }?;
+        nccl.are_connected.set(true);
         nccl.done.record()?;
         Ok(nccl.compute.wait(&nccl.done)?)
+    }
+
+    /// Waits until all ranks have come as far, before each sum of the first iteration: NCCL connects them at the first
+    /// use of each of its algorithms, and nobody is freed from waiting for that.
+    fn meet(&self, nccl: &Nccl) -> Result<(), NetError> {
+        if !nccl.are_connected.get() {
+            self.group.sum(&mut [0.0f64])?;
+        }
+        Ok(())
     }
 }
 
@@ -94,7 +103,7 @@ impl Nccl {
         group.on_failure(move || of_others.upgrade().iter().for_each(|communicator| communicator.abort()));
         let (compute, stream) = (cuda.stream().clone(), cuda.new_stream()?);
         let (ready, done) = (compute.event()?, stream.event()?);
-        Ok(Self { communicator, compute, stream, ready, done, have_met: Cell::new(false) })
+        Ok(Self { communicator, compute, stream, ready, done, are_connected: Cell::new(false) })
     }
 
     /// The next sum begins after what is computed now.
