@@ -228,7 +228,7 @@ pub struct PlanArgs {
     pub explain: bool,
     /// Write the planned iteration of a policy for memory in Chrome's trace format, which chrome://tracing and Perfetto
     /// show
-    #[arg(long, value_name = "FILE", requires = "device_memory")]
+    #[arg(long, value_name = "FILE", requires = "device_memory", help_heading = "Planning")]
     pub trace: Option<PathBuf>,
     /// List the kernels that were recorded of --device, and plan nothing
     #[arg(long, help_heading = "Planning", conflicts_with_all = OF_PLANNING)]

@@ -54,8 +54,10 @@ pub(super) fn link(text: &str) -> Result<Link, String> {
         "infiniband" => Ok([10.0, 45.0]),
         "ethernet" => Ok([30.0, 11.0]),
         _ => match text.split_once(',').map(|(latency, rate)| [convexity(latency), positive(rate)]) {
-            Some([Ok(latency_us), Ok(gb_per_s)]) => Ok([latency_us, gb_per_s]),
-            _ => Err("choose nvlink, infiniband, ethernet, or numbers such as 10,290".to_owned()),
+            Some([Ok(us @ 0.0..=1e9), Ok(gb_per_s @ 1e-6..=1e12)]) => Ok([us, gb_per_s]),
+            _ => {
+                Err("choose nvlink, infiniband, ethernet, or microseconds and GB/s such as 10,290".to_owned())
+            }
         },
     }
 }

@@ -14,16 +14,18 @@ pub(super) struct Budget<'k> {
     bytes: Bytes,
     room: Room,
     kernels: &'k [Kernel],
-    /// What each of them may have.
-    pub(super) limits: Vec<Bytes>,
 }
 
 impl<'k> Budget<'k> {
     /// For net number `net` of `nets`, which share an arena.
     pub(super) fn new(bytes: Bytes, nets: &[Outline], net: usize, kernels: &'k [Kernel]) -> Self {
-        let room = Room::new(nets, net, kernels);
-        let limits = (0..kernels.len()).map(|kernel| room.limit(kernel, bytes)).collect();
-        Self { bytes, room, kernels, limits }
+        Self { bytes, room: Room::new(nets, net, kernels), kernels }
+    }
+
+    /// The most that is left to any of them.
+    pub(super) fn limit(&self) -> Bytes {
+        let free = (0..self.kernels.len()).map(|kernel| self.room.free(kernel, self.bytes));
+        free.max().unwrap_or_default()
     }
 
     /// The plan, and what it is compared with.
@@ -38,7 +40,10 @@ impl<'k> Budget<'k> {
             let kernel = kernel.map_or_else(|| "blobs and parameters".to_owned(), Kernel::to_string);
             return Err(too_small(self.bytes, smallest, &kernel));
         }
-        let plan = origin.plan(self.kernels, Some(&self.limits), options)?;
+        let limits = self.room.limits(&fronts, self.bytes);
+        let mut plan = origin.plan(self.kernels, Some(&limits), options)?;
+        // Wherever buffers lie: by that a plan is known when it is to be used again.
+        plan.options.limit = self.limit();
         let report = BudgetReport::new(self.bytes, &self.room, &fronts, &plan);
         Ok((plan, report))
     }
@@ -91,7 +96,7 @@ impl Goal {
         let planned = policy.plan(outline, &costs, within, nets[net].classifier()).map_err(below)?;
         let limit = |kernel: &Kernel| {
             let node = outline.nodes.iter().position(|node| node.name == kernel.name);
-            planned.workspace[node.expect("its layer")][usize::from(kernel.id.op != ConvOp::Forward)]
+            planned.limits[node.expect("its layer")][usize::from(kernel.id.op != ConvOp::Forward)]
         };
         let limits: Vec<Bytes> = kernels.iter().map(limit).collect();
         let plan = origin.plan(kernels, Some(&limits), options)?;

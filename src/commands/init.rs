@@ -25,18 +25,34 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     }
     let weights = Weights::load(args.weights.as_slice())?;
     let survey = look(args)?;
-    let recipe = Recipe {
+    let mut recipe = Recipe {
         name: name(&args.folder),
         side,
         batch: args.batch.min(survey.train.1),
         epochs: args.epochs,
         is_tuned: args.weights.is_some(),
+        is_grey: false,
         seed: args.seed,
     };
-    let (net, new) = recipe.net(&survey, &template, &text).map_err(|reason| not_like(&reason))?;
-    let built = build(&file(FILES[0]), &net).map_err(|error| not_like(&error.to_string()))?;
+    let (first, mut times) = (recipe.name.clone(), 1);
+    // What the weights know would not be new.
+    while template.heads().any(|head| weights.know(&recipe.head(&head.name))) {
+        times += 1;
+        recipe.name = format!("{first}_{times}");
+    }
     // What does not fit would be refused by the training.
-    weights.copied(&built)?;
+    let fitting = |recipe: &Recipe| -> Result<_, Error> {
+        let (net, new) = recipe.net(&survey, &template, &text).map_err(Error::Refused)?;
+        let built = build(&file(FILES[0]), &net)?;
+        weights.copied(&built)?;
+        Ok((net, new, built))
+    };
+    let made = fitting(&recipe).or_else(|error| {
+        // The weights may be for grey images.
+        recipe.is_grey = recipe.is_tuned;
+        fitting(&recipe).map_err(|_| error)
+    });
+    let (net, new, built) = made.map_err(|error| not_like(&error.to_string()))?;
     let solver = recipe.solver(&survey, (&template, model.as_ref()));
     fs::create_dir_all(&args.folder).map_err(|error| refused(&args.folder, error))?;
     let contents = [&net, &solver, &survey.train.0, &survey.validation.0];

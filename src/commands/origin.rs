@@ -2,7 +2,7 @@
 
 use super::inputs::{net_kernels, refuse};
 use crate::args::{MeasuringArgs, PlanningArgs, RunArgs};
-use crate::tables::{RecordedDevice, is_of_gpu};
+use crate::tables::{RecordedDevice, is_of_gpu, words};
 use crate::{Console, Error, device::DeviceReport, progress, report::shown, stop::stop};
 use cudnn_layers::conv::{ProfileOptions, format};
 use figures::{EstimateReport, ProfilingReport, Recorded};
@@ -94,14 +94,16 @@ impl Origin {
         let (mut formats, recorded) = (run.formats(), self.recorded.is_some());
         if formats.len() == 1 || !self.on_gpu() {
             // Of a GPU that is here, its own line says it.
-            let unsaid = Some(formats[0]).filter(|&format| recorded && format != Format::F32);
-            return Ok(unsaid.map(|format| format!("feature maps in {format}")));
+            let what = words(self.math, formats[0]);
+            let is_said = !recorded || what == words(Math::Fp32, Format::F32);
+            return Ok(Some(format!("convolutions in {what}")).filter(|_| !is_said));
         }
         let table = &self.planning.table;
         formats.retain(|&one| !recorded || table.iter().any(|(id, ..)| format(id) == one));
         if let [format] = formats[..] {
             self.device.set_format(format);
-            return Ok(Some(format!("--layout auto: {format}, as nothing was recorded in the other order")));
+            let what = words(self.math, format);
+            return Ok(Some(format!("--layout auto: {what}, as nothing was recorded in the other order")));
         }
         let before = before.and_then(|plan| plan.kernels.first()).map(|planned| format(&planned.kernel.id));
         let known =
@@ -126,7 +128,7 @@ impl Origin {
                 self.planning = planning;
             }
             let chosen = usize::from(times[1] < times[0]);
-            let in_order = |at: usize| format!("{:.3} ms in {}", times[at], formats[at]);
+            let in_order = |at: usize| format!("{:.3} ms in {}", times[at], words(self.math, formats[at]));
             let (faster, slower) = (in_order(chosen), in_order(1 - chosen));
             let note =
                 format!("--layout auto: convolutions are planned to take {faster}, and {slower}{partly}");

@@ -1,6 +1,6 @@
 //! `microbatch plan`.
 
-use super::draw::{plot, write_trace};
+use super::draw::{check, plot, write_trace};
 use super::inputs::{in_math, net_spec};
 use super::list::list;
 use super::origin::Origin;
@@ -18,7 +18,7 @@ use memory::{Action, LayerMemory, Outline};
 use planner::{Bytes, ConvOp, Kernel, Math, Plan, PlannedKernel};
 use serde::Serialize;
 use tensor::Format;
-use trainer::host::check_memory;
+use trainer::{host::check_memory, spec::Phase};
 
 #[derive(Serialize)]
 struct Report {
@@ -53,6 +53,7 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
     if args.list {
         return list(args, &mut console);
     }
+    args.trace.iter().chain(&args.plot).try_for_each(|file| check(file))?;
     // Of a net, `--batch` may be max.
     let batch = if args.shapes.is_given() { args.net.samples()? } else { None };
     match convolutions(&args.shapes, batch)? {
@@ -90,9 +91,10 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     };
     let report = Report { explanation, memory, schedule, batches, scaling, ..report };
     if let Some(file) = &args.trace {
-        let schedule = report.schedule.as_ref().ok_or_else(|| {
-            usage!("--trace has no effect here: everything stays on the device (--memory-policy joint plans all the same)")
-        })?;
+        let other = if phase == Phase::Train { " (--memory-policy joint plans all the same)" } else { "" };
+        let schedule = report.schedule.as_ref();
+        let schedule = schedule
+            .ok_or_else(|| usage!("--trace has no effect here: everything stays on the device{other}"))?;
         write_trace(file, &schedule.actions)?;
     }
     print(args, &report, console)?;

@@ -7,8 +7,9 @@ use crate::{Console, Error, models::load_net, report::Header, stop::stop};
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trainer::data::{ImageRecords, dimensions, is_image};
-use trainer::{snapshot::Weights, solver::best_classes, spec::Phase};
+use trainer::data::{ImageRecords, check_images, dimensions, is_image};
+use trainer::spec::{LayerKind, NetSpec, Phase};
+use trainer::{snapshot::Weights, solver::best_classes};
 
 #[derive(Serialize)]
 struct Report {
@@ -39,14 +40,13 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     refuse([(args.run.synthetic.is_some(), "--synthetic")], "`predict`, which reads images")?;
     let weights = Weights::load(&args.trained.weights)?;
-    let images = images(&args.images, &console)?;
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
-    let batch = args.batch.or(spec.mini_batch()).unwrap_or(1).min(images.len());
     let shape = |source: &Path| ImageRecords::shape_of(source, Phase::Test).map_err(|e| e.to_string());
-    let predicting = spec.predicting(&images, batch, shape);
     let refused =
         |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));
-    let (spec, scores) = predicting.map_err(refused)?;
+    let images = images(&args.images, &spec.predicting(&[], 1, shape).map_err(refused)?.0, &console)?;
+    let batch = args.batch.or(spec.mini_batch()).unwrap_or(1).min(images.len());
+    let (spec, scores) = spec.predicting(&images, batch, shape).map_err(refused)?;
     let request =
         Request { batch: Some(Batch::Samples(batch)), ..Request::new("predict", &args.planning, &args.run) };
     let (mut session, header) = Session::open(&request, spec, &mut console)?;
@@ -55,12 +55,12 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
         return Err(refused(format!("'{scores}', a blob of shape {shape}, has no scores for each image")));
     }
     weights.copied(&session.nets[0])?.complete()?;
+    let names = weights.class_names(&session.nets[0])?;
     session.profile(&[], &mut console)?;
     let planned = session.plan(Recorded::default())?;
     let (run, _) = session.lay_out(&planned, &mut console)?;
     let mut running = run.start(DEFAULT_SEED)?;
     running.load_weights(&weights)?;
-    let names = weights.class_names()?;
     let mut predictions = Vec::new();
     let stop = stop()?;
     let _listening = stop.listen();
@@ -92,9 +92,13 @@ fn line(Prediction { image, classes }: &Prediction) -> String {
     format!("{image}: {}", classes.iter().map(class).collect::<Vec<_>>().join(", "))
 }
 
-/// The images that are named, and those in folders that are, by name. What cannot be read is left out of a folder.
-fn images(given: &[PathBuf], console: &Console) -> Result<Vec<PathBuf>, Error> {
-    let mut images = Vec::new();
+/// The images that are named, and those in folders that are, by name. What `net` cannot read is left out of a folder.
+fn images(given: &[PathBuf], net: &NetSpec, console: &Console) -> Result<Vec<PathBuf>, Error> {
+    let reading = net.layers.iter().find_map(|layer| match &layer.kind {
+        LayerKind::ImageData(reading) => Some(reading),
+        _ => None,
+    });
+    let (reading, mut images) = (reading.expect("a net that predicts reads images"), Vec::new());
     for path in given {
         let refused = |reason: String| Error::Refused(format!("cannot predict {}: {reason}", path.display()));
         if !path.is_dir() {
@@ -106,9 +110,9 @@ fn images(given: &[PathBuf], console: &Console) -> Result<Vec<PathBuf>, Error> {
         let mut inside: Vec<PathBuf> =
             entries.flatten().map(|entry| entry.path()).filter(|path| is_image(path)).collect();
         inside.sort();
-        let left_out =
-            |image: &Path, reason| console.warn(format!("left out: {}: {reason}", image.display()));
-        inside.retain(|image| dimensions(image).map_err(|reason| left_out(image, reason)).is_ok());
+        let mut checked = check_images(&inside, reading).into_iter();
+        let left_out = |error| console.warn(format!("left out: {error}"));
+        inside.retain(|_| checked.next().is_some_and(|checked| checked.map_err(left_out).is_ok()));
         if inside.is_empty() {
             return Err(refused("it holds no JPEG or PNG files that can be read".to_owned()));
         }

@@ -10,6 +10,7 @@ use figures::ProfilingReport;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel, PlanOptions};
 use serde::Serialize;
 use std::path::PathBuf;
+use tensor::Device;
 use trainer::host::check_memory;
 use trainer::planning::{Planning, Records};
 
@@ -38,7 +39,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     refuse([(records.offline, "--offline")], "`profile`, which measures")?;
     let device = args.run.device()?;
     let records = args.measuring.records_of(&device)?;
-    let kernels = kernels(args)?;
+    let kernels = kernels(args, &device)?;
     check_memory(&device, [largest(&kernels), Bytes::ZERO], None)?;
     let every_algorithm = args.every_algorithm;
     let options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(&device) };
@@ -62,8 +63,10 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
 }
 
 /// The kernels to measure, in the arithmetic that is asked for.
-fn kernels(args: &ProfileArgs) -> Result<Vec<Kernel>, Error> {
-    let formats = args.run.formats().into_iter();
+fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>, Error> {
+    // A processor has one order, whatever `--layout auto` may find.
+    let known = if matches!(device, Device::Cuda(_)) { usize::MAX } else { 1 };
+    let formats = args.run.formats().into_iter().take(known);
     if let Some((_, convolutions)) = convolutions(&args.shapes, args.net.samples()?)? {
         let (ops, math) = (&args.shapes.op, args.run.math);
         return Ok(formats.flat_map(|format| shape_kernels(&convolutions, ops, format, math)).collect());

@@ -12,7 +12,8 @@ pub(super) fn on_each<A: Clone + Send + Sync>(
     body: impl Fn(&A, &Group) -> Result<(), Error> + Sync,
 ) -> Result<(), Error> {
     let named = run(&mut args.clone()).device.clone();
-    let (devices, ranks) = match Launched::find(|name| std::env::var(name).ok())? {
+    let launched = Launched::find(|name| std::env::var(name).ok());
+    let (devices, ranks) = match launched.map_err(|error| usage!("{error}"))? {
         Some(rank) => (vec![device::of_rank(&named, rank.local_rank)?], vec![rank]),
         None => {
             let devices = device::listed(&named)?;

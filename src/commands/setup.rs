@@ -156,9 +156,7 @@ impl Session {
     /// The limit of every net's plan, as it stands in the plan: with a budget the most that this leaves to any kernel.
     fn limits(&self, kernels: &[Vec<Kernel>]) -> Vec<Bytes> {
         match self.budgets(kernels) {
-            Some(budgets) => {
-                budgets.iter().map(|one| one.limits.iter().copied().max().unwrap_or_default()).collect()
-            }
+            Some(budgets) => budgets.iter().map(Budget::limit).collect(),
             None => vec![self.options.limit; kernels.len()],
         }
     }

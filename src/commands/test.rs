@@ -36,15 +36,20 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let request = Request { batch, seed: args.seed, ..Request::new("test", &args.planning, &args.run) };
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let classified = args.confusion.then(|| classified(&spec)).transpose()?;
-    let (mut session, header) = Session::open(&request, spec, &mut console)?;
+    let (mut session, mut header) = Session::open(&request, spec, &mut console)?;
     classified.iter().flatten().try_for_each(|blob| session.nets[0].keep_blob(blob).map(drop))?;
     let (wanted, again) = mini_batches(args, &session.nets[0])?;
     if again > 0 {
-        console.text(format!("  note        the last mini-batch takes {again} samples again, to be full"))?;
+        let note = format!("the last mini-batch takes {again} samples again, to be full");
+        console.text(format!("  note        {note}"))?;
+        header.notes.push(note);
     }
     let copied = weights.copied(&session.nets[0])?;
     console.text(&copied)?;
     copied.complete()?;
+    let names = weights.class_names(&session.nets[0])?;
+    let others = other_classes(&names, &session.nets[0]);
+    header.warnings.extend(others.inspect(|warning| console.warn(warning)));
     session.profile(&[], &mut console)?;
     let planned = session.plan(Recorded::default())?;
     let (run, memory) = session.lay_out(&planned, &mut console)?;
@@ -54,7 +59,6 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     running.load_weights(&weights)?;
     let ((outputs, iterations), confusion) =
         mean_outputs(&mut running, (wanted, again), classified.as_ref(), &mut console)?;
-    let names = weights.class_names()?;
     let confusion = confusion.map(|counted| Confusion { names, ..counted });
     let loss = outputs.iter().map(TestOutput::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
@@ -85,6 +89,16 @@ fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize), Error> {
     let epochs = args.epochs.unwrap_or(1);
     let iterations = net.mini_batches(epochs)?;
     Ok((iterations, iterations * net.mini_batch() - epochs * loader.dataset().facts().len))
+}
+
+/// What is wrong if a label of the test data stands for another class than among `names`, those of the weights.
+fn other_classes(names: &[String], net: &Net) -> Option<String> {
+    let tested = net.loaders().next()?.1.dataset().class_names();
+    let (label, (known, other)) = names.iter().zip(&tested).enumerate().find(|(_, (a, b))| a != b)?;
+    Some(format!(
+        "label {label} is '{known}' for the weights and '{other}' in the test data: labels follow the order of the \
+         folders' names, so equal labels mean different classes"
+    ))
 }
 
 /// The blobs of scores and of labels, from the first layer that compares them.

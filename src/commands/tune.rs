@@ -5,7 +5,8 @@ use super::origin::Origin;
 use super::setup::{Request, Session};
 use super::{batch::BatchSearch, budget::Goal, draw::plot, time::timed};
 use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};
-use crate::{Console, Error, report::Header};
+use crate::report::{Header, TimeRun};
+use crate::{Console, Error};
 use memory::policy::{self, Costs, MemoryPolicy, Speeds, TimedSize};
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
@@ -39,6 +40,8 @@ struct Report {
     #[serde(flatten)]
     header: Header,
     advice: Advice,
+    /// What was measured at that mini-batch.
+    run: TimeRun,
 }
 
 /// Fits the model to layers at several mini-batches, finds the largest at which no swap stalls, and times that.
@@ -84,7 +87,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let learning_rate =
         policy::learning_rate(args.base_lr, f64::from(tuned.mini_batch) / base as f64, args.convexity);
     drop(origin);
-    let (header, measured_images_per_s) = time(args, tuned.mini_batch)?;
+    let (header, run) = time(args, tuned.mini_batch)?;
     let advice = Advice {
         budget,
         base,
@@ -93,11 +96,11 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
         model_errors: speeds.errors(&layers, &samples),
         mini_batch: tuned.mini_batch,
         predicted_images_per_s: tuned.samples_per_s,
-        measured_images_per_s,
+        measured_images_per_s: run.images_per_s,
         learning_rate,
     };
     console.text(&advice)?;
-    console.object(&Report { header, advice })
+    console.object(&Report { header, advice, run })
 }
 
 /// The times of all layers at several mini-batches; the costs and the net at the last, which is `base`.
@@ -125,8 +128,8 @@ fn measure(
     Ok((samples, costs, net))
 }
 
-/// Times the net at `mini_batch` under AccUDNN's policy; samples a second.
-fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, f64), Error> {
+/// Times the net at `mini_batch` under AccUDNN's policy.
+fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, TimeRun), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     let planning = PlanningArgs { memory_policy: Some(MemoryPolicy::Accudnn), ..planning.clone() };
     let mut console = Console::new(run.json);
@@ -136,7 +139,7 @@ fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, f64), Error> {
     session.profile(&[], &mut console)?;
     let run = timed(&mut session, &args.time, &mut console)?;
     plot(args.time.plot.as_ref(), (&run.plan, None), header.words(), &mut console)?;
-    Ok((header, run.images_per_s))
+    Ok((header, run))
 }
 
 impl fmt::Display for Advice {

@@ -1,7 +1,7 @@
 //! What runs, and where.
 
 use crate::device::DeviceReport;
-use figures::Recorded;
+use figures::{Recorded, counted};
 use serde::Serialize;
 use std::{fmt, path::Path};
 use trainer::{Net, data::DataSummary, layers::SyntheticData, spec::NetSpec};
@@ -171,7 +171,9 @@ impl fmt::Display for Header {
         match &self.subject {
             Subject::Net(net) => write!(f, "{} ({}), mini-batch {}", net.name, net.phase, net.mini_batch)?,
             Subject::Shapes(ShapesReport { source, convolutions, kernels }) => {
-                write!(f, "{convolutions} convolutions of {source}, {kernels} kernels")?;
+                let [convolutions, kernels] =
+                    [(convolutions, "convolution"), (kernels, "kernel")].map(|(n, what)| counted(*n, what));
+                write!(f, "{convolutions} of {source}, {kernels}")?;
             }
         }
         self.device.iter().try_for_each(|device| write!(f, "\n  device      {device}"))?;

@@ -1,7 +1,7 @@
 //! The cost tables of `data/profiles` that are part of the command.
 
 use super::words;
-use planner::{CostTable, Math};
+use planner::{CostTable, DeviceHeader, Math};
 use std::io::Read;
 use tensor::Format;
 use trainer::data::unpacked;
@@ -65,7 +65,16 @@ impl Shipped {
             CostTable::from_json_lines(&text).expect("it was written by `microbatch profile`")
         });
         let mut all = tables.next().unwrap_or_default();
-        tables.for_each(|table| all.merge(table).expect("they are of one device"));
+        let mut dates = [all.device.date.clone(), all.device.date.clone()];
+        for table in tables {
+            let DeviceHeader { date, command, .. } = &table.device;
+            dates = [dates[0].clone().min(date.clone()), dates[1].clone().max(date.clone())];
+            if *command != all.device.command {
+                all.device.command.clear();
+            }
+            all.merge(table).expect("they are of one device");
+        }
+        all.device.date = if dates[0] == dates[1] { dates[0].clone() } else { dates.join(" to ") };
         all
     }
 }

@@ -60,6 +60,21 @@ fn what_was_loaded_is_told_for_training_and_tests() {
 }
 
 #[test]
+fn a_test_of_other_classes_is_warned_of_and_told_what_counts_twice() {
+    let folder = Folder::new();
+    images(&folder, "train", &["cat", "dog", "owl"], 3);
+    images(&folder, "test", &["bat", "cat", "dog"], 2);
+    net(&folder, "shuffle: true");
+    folder.succeed("train --solver solver.prototxt --snapshot-prefix one --no-test --max-iter 1 --threads 1");
+    let output = folder.run("test --model net.prototxt --weights one_iter_1.safetensors --threads 1 --json");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let warning = report["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("label 0 is 'cat' for the weights and 'bat' in the test data"), "{warning}");
+    assert_eq!(text(&output.stderr), format!("warning: {warning}\n"));
+    assert_eq!(report["notes"][0], "the last mini-batch takes 2 samples again, to be full");
+}
+
+#[test]
 fn a_training_class_by_class_is_warned_of() {
     let folder = Folder::new();
     images(&folder, "train", &["cat", "dog", "owl"], 3);

@@ -146,13 +146,20 @@ fn a_full_disk_is_one_sentence_and_leaves_no_half_of_a_snapshot() {
     assert!(stderr.starts_with(sentence), "{stderr}");
     assert_eq!(folder.snapshots(), ["small_iter_6.safetensors"], "what was there before, and nothing else");
     assert_eq!(folder.read("s/small_iter_6.safetensors"), b"from before");
+    // Nor its weights, where these have room and the solver's state has none.
+    folder.succeed(&format!("{} --max-iter 6", TRAIN.replace(" --max-iter 1000000", "")));
+    let blocks = folder.read("s/small_iter_6.safetensors").len().div_ceil(512);
+    fs::remove_dir_all(folder.path("s")).unwrap();
+    let stderr = in_files_of(&folder, blocks, TRAIN);
+    assert!(stderr.starts_with("error: cannot write s/small_iter_6.solverstate.safetensors: "), "{stderr}");
+    assert_eq!(folder.snapshots(), [""; 0]);
 }
 
 /// What a script takes for success must be one.
 #[test]
 fn a_training_whose_output_nobody_reads_stops_with_a_snapshot() {
     let folder = Folder::new();
-    let (mut child, stdout) = begin(&folder, TRAIN);
+    let (mut child, stdout) = begin(&folder, &format!("{TRAIN} --log log.jsonl"));
     drop(stdout);
     let mut complained = String::new();
     child.stderr.take().unwrap().read_to_string(&mut complained).unwrap();
@@ -163,6 +170,8 @@ fn a_training_whose_output_nobody_reads_stops_with_a_snapshot() {
     let (path, rest) = rest.split_once(' ').unwrap();
     assert_eq!(rest, "resumes from there\n");
     let iteration: usize = path.split(['_', '.']).find_map(|word| word.parse().ok()).unwrap();
+    let log = text(&folder.read("log.jsonl"));
+    assert_eq!(log.matches("\"kind\":\"display\"").count(), iteration, "the log has what nobody has read");
     let arguments = TRAIN.replace("1000000", &(iteration + 2).to_string());
     folder.succeed(&format!("{arguments} --snapshot {path}"));
 }

@@ -81,6 +81,27 @@ fn a_resumed_training_goes_on_in_its_log_without_gap_or_double_line() {
     }
 }
 
+/// One that began with a resumed training, too, in a folder that is made for it.
+#[test]
+fn only_the_training_of_a_log_goes_on_in_it_and_only_once_at_a_time() {
+    let folder = Folder::new();
+    folder.succeed(&format!("{TRAIN} --no-test"));
+    let train = "train --solver solver.prototxt --no-test --max-iter 14 --resume --log new/log.jsonl --database measured";
+    for _ in 0..2 {
+        folder.succeed(&format!("{train} --snapshot-prefix small"));
+    }
+    let before = folder.read("new/log.jsonl");
+    let refused = |prefix: &str, sentence: &str| {
+        let output = folder.run(&format!("{train} --snapshot-prefix {prefix}"));
+        assert_refused(&output, 1, &[sentence], prefix);
+        assert_eq!(folder.read("new/log.jsonl"), before);
+    };
+    refused("other", "cannot write new/log.jsonl: it is the log of a training with another snapshot prefix");
+    let other = fs::File::open(folder.path("new/log.jsonl")).unwrap();
+    other.try_lock().unwrap();
+    refused("small", "cannot write new/log.jsonl: another training writes into it");
+}
+
 #[test]
 fn the_average_loss_of_a_resumed_training_goes_on() {
     let folder = Folder::new();

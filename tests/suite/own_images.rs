@@ -156,6 +156,10 @@ fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
     folder.succeed("init first --data pictures --like tiny.prototxt --batch 8 --epochs 1 --validation 0");
     folder.succeed("train --solver first/solver.prototxt --threads 1 --policy undivided");
     folder.succeed(&format!("{init} first/solver_iter_1.safetensors"));
+    let again =
+        "init second/first --data pictures --like tiny.prototxt --weights first/solver_iter_1.safetensors";
+    let said = folder.succeed(again);
+    assert!(said.contains("new: fc_first_2\n"), "the weights have another fc_first: {said}");
     let net = text(&folder.read("tuned/net.prototxt"));
     assert!(net.contains("mean_value: 100.000\n") && net.contains("scale: 0.01\n"), "{net}");
     let rate =
@@ -208,6 +212,10 @@ fn folders_of_any_names_are_predicted_without_what_cannot_be_read() {
     fs::write(folder.path("").join(odd), &image).unwrap();
     folder.write("photos/a b.png", &image);
     folder.write("photos/none.jpg", "no image");
+    let mut damaged = image.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 8].fill(0x55);
+    folder.write("photos/damaged.png", damaged);
     let predict = |images: &[&std::ffi::OsStr]| {
         let mut predict = folder.command("predict --threads 1 --policy undivided --model");
         predict.args(["my pets/net.prototxt", "--weights", "my pets/solver_iter_2.safetensors"]);
@@ -215,7 +223,12 @@ fn folders_of_any_names_are_predicted_without_what_cannot_be_read() {
     };
     let output = predict(&["photos".as_ref()]);
     let (said, warned) = (text(&output.stdout), without_progress(&text(&output.stderr)));
-    assert_eq!(warned, "warning: left out: photos/none.jpg: the file is neither JPEG nor PNG\n");
+    let (damaged, rest) = warned.split_once('\n').unwrap();
+    assert!(
+        damaged.starts_with("warning: left out: photos/damaged.png: cannot decode the image"),
+        "{warned}"
+    );
+    assert_eq!(rest, "warning: left out: photos/none.jpg: the file is neither JPEG nor PNG\n");
     assert!(said.contains("\n  data        2 images, 3x24x24\n"), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("photos/")).count(), 2, "{said}");
     assert!(predict(&[odd]).status.success());
@@ -224,6 +237,16 @@ fn folders_of_any_names_are_predicted_without_what_cannot_be_read() {
         text(&refused.stderr),
         "error: cannot predict photos/none.jpg: the file is neither JPEG nor PNG\n"
     );
+}
+
+/// Photos are read without colours where the weights know none.
+#[test]
+fn weights_for_grey_images_are_tuned_on_grey_ones() {
+    let folder = drawn("--classes 2 --per-class 4");
+    folder.json("train --solver solver.prototxt --snapshot-prefix grey --max-iter 1 --no-test --threads 1");
+    folder.succeed("init own --data pictures --like net.prototxt --size 8 --weights grey_iter_1.safetensors");
+    let net = text(&folder.read("own/net.prototxt"));
+    assert!(net.contains("is_color: false") && !net.contains("is_rgb"), "{net}");
 }
 
 #[test]

@@ -192,8 +192,8 @@ fn a_recorded_gpu_is_planned_in_bf16_and_nhwc() {
     let blocks = 256 * 115 * 115;
     assert_eq!(layer(&bf16, "data_conv1_convert")[0], 2 * 16 * blocks);
     assert_eq!(layer(&tf32, "data_conv1_convert")[0], 4 * 12 * blocks);
-    assert_eq!(bf16["notes"], Value::from(vec!["feature maps in BF16 in NHWC"]));
-    assert_eq!(fp32["notes"], Value::Array(Vec::new()));
+    assert_eq!(bf16["notes"], Value::from(vec!["convolutions in BF16 in NHWC"]));
+    assert_eq!(fp32["notes"], Value::from(vec!["convolutions in TF32 in NCHW"]));
     // What an H200 took of its memory for ResNet-50 v1.5, in benches/results/2026-11-23-nvidia-h200-formats.
     for (options, gib) in [("--dtype bf16", 10.4), ("--math tf32", 20.2)] {
         let model = "plan --model resnet50_v1_5 --batch 256 --synthetic --device h200 --device-memory 100GiB";
@@ -213,7 +213,7 @@ fn the_order_of_a_recorded_gpu_may_be_chosen_for_the_user() {
     let [nchw, nhwc] = ["nchw", "nhwc"].map(|order| plan(&format!("--math tf32 --layout {order}")));
     let ms =
         [&nhwc, &nchw].map(|report| format!("{:.3} ms in ", report["plan"]["time_ms"].as_f64().unwrap()));
-    let said = format!("convolutions are planned to take {}FP32 in NHWC, and {}FP32 in NCHW", ms[0], ms[1]);
+    let said = format!("convolutions are planned to take {}TF32 in NHWC, and {}TF32 in NCHW", ms[0], ms[1]);
     assert_eq!(note(&both), format!("--layout auto: {said}"));
     assert_eq!(
         (layout(&both), &both["plan"], &both["estimate"]),

@@ -24,8 +24,7 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
         if options.limit < smallest {
             return Err(format!("keeping every feature map needs at least {}", smallest.exact()).into());
         }
-        let limits = (0..study.kernels.len()).map(|kernel| room.limit(kernel, options.limit));
-        let plan = fronts.plan_within(&limits.collect::<Vec<_>>(), options)?;
+        let plan = fronts.plan_within(&room.limits(fronts, options.limit), options)?;
         (plan, both.each_ref().map(|fronts| room.budget_curve(fronts)))
     } else {
         (fronts.plan(options)?, both.each_ref().map(|fronts| fronts.curve(options.workspace_policy)))

@@ -46,17 +46,17 @@ impl BudgetReport {
     /// Describes `plan`, which was made of `fronts` with what `room` leaves to each kernel within `budget`.
     pub fn new(budget: Bytes, room: &Room, fronts: &Fronts, plan: &Plan) -> Self {
         let limits: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.available).collect();
-        let wr = fronts.equal_limit(&limits);
+        let equal: Vec<Bytes> = (0..limits.len()).map(|kernel| room.limit(kernel, budget)).collect();
+        let wr = fronts.equal_limit(&equal);
         // Segments lie beside everything else, all the time.
         let wd_total = budget.saturating_sub(room.least());
         let divided =
             PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit: wd_total, ..plan.options.clone() };
-        let taken = plan.kernels.iter().enumerate();
-        let arena = taken.map(|(kernel, planned)| room.budget(kernel, planned.workspace)).max();
+        let taken: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.workspace).collect();
         let curve = room.budget_curve(fronts);
         Self {
             budget,
-            arena: arena.unwrap_or_else(|| room.least()),
+            arena: room.takes(&taken),
             without_workspace: room.least(),
             smallest_limit: limits.iter().min().copied().unwrap_or_default(),
             largest_limit: limits.iter().max().copied().unwrap_or_default(),

@@ -103,7 +103,7 @@ impl fmt::Display for MemoryEstimate {
             return Ok(());
         };
         write!(f, ", already resident {resident}, expected peak {run}")?;
-        if peak > run { write!(f, " (measuring took {peak} before)") } else { Ok(()) }
+        if peak > run { write!(f, " ({peak} was taken before)") } else { Ok(()) }
     }
 }
 

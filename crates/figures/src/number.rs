@@ -46,6 +46,11 @@ fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), text)
 }
 
+/// So many of them, as in `1 kernel`.
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A part of a whole, as in `3.1 %`.
 pub(crate) fn percent(part: f64) -> String {
     format!("{:.1} %", 100.0 * part)
@@ -53,8 +58,9 @@ pub(crate) fn percent(part: f64) -> String {
 
 /// The deviation of `value` from `reference`, as in `+3.1 %`.
 pub fn deviation(value: f64, reference: f64) -> String {
-    or_dash((reference > 0.0).then(|| (value / reference - 1.0) * 100.0), |percent| {
-        format!("{percent:+.1} %")
+    or_dash((reference > 0.0).then(|| (value / reference - 1.0) * 1000.0), |tenths| {
+        // What is rounded to 0 has no sign.
+        format!("{:+.1} %", tenths.round() / 10.0 + 0.0)
     })
 }
 

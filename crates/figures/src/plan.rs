@@ -87,14 +87,16 @@ impl PlanReport {
 
     /// The policies in a line.
     pub fn policies(&self) -> String {
-        let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, .. } = &self.options;
+        let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, deterministic_only, .. } =
+            &self.options;
         let workspace = match workspace_policy {
             WorkspacePolicy::Wr => format!("WR, at most {limit} of workspace for each kernel"),
             WorkspacePolicy::Wd => format!("WD, {limit} of workspace divided among all kernels"),
             WorkspacePolicy::Ws => format!("WS, one arena of at most {limit} shared by all kernels"),
         };
         let accuracy = max_error.map(|error| format!(", errors up to {error:e}"));
-        format!("{batch_size_policy}; {workspace}{}", accuracy.unwrap_or_default())
+        let repeatable = if *deterministic_only { ", deterministic algorithms alone" } else { "" };
+        format!("{batch_size_policy}; {workspace}{}{repeatable}", accuracy.unwrap_or_default())
     }
 
     /// What all kernels take together, in a line.

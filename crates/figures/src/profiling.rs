@@ -52,7 +52,11 @@ impl fmt::Display for ProfilingReport {
         }
         let busy = if median > NOISY { " (the machine is busy)" } else { "" };
         let (median, largest) = (percent(median), 100.0 * largest);
-        write!(f, "\n              remeasured the {repeated} that decide the plan: ")?;
+        let deciding = match repeated {
+            1 => "the one that decides the plan".to_owned(),
+            _ => format!("the {repeated} that decide the plan"),
+        };
+        write!(f, "\n              remeasured {deciding}: ")?;
         write!(f, "median difference {median}, largest {largest:.0} %{busy}")
     }
 }

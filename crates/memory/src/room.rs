@@ -1,14 +1,15 @@
 //! How much workspace each kernel can have under a budget of device memory: what is free when it runs.
 //!
 //! Blobs and gradients come and go in the course of an iteration. A limit that is the same for all kernels has to fit
-//! the action where most is alive; here each kernel gets what its own action leaves free. Everything but workspaces is
-//! placed first and stays where it is; a workspace then lies in the largest hole of its action, so that what is
-//! promised here is what [`ArenaLayout`] does. Workspaces never meet, as no two actions compute at once.
+//! the action where most is alive; here each kernel gets what its own action leaves free. Where everything has a place
+//! beside the fastest that this allows, that is all that is not alive. Else everything but workspaces is placed first
+//! and stays where it is, and a workspace lies in the largest hole of its action: both are what [`ArenaLayout`] does.
+//! Workspaces never meet, as no two actions compute at once.
 
 use crate::action::{Action, Buffer, Place, Residence};
 use crate::layout::ArenaLayout;
 use crate::outline::{Outline, Scratch};
-use crate::placement::{Placement, place};
+use crate::placement::{Placement, alive, place};
 use crate::schedule::Schedule;
 use planner::{
     ARENA_ALIGNMENT as ALIGNMENT, Bytes, Configuration, ConvOp, Cost, Curve, DesirableSet, Fronts, Kernel,
@@ -19,8 +20,10 @@ use std::collections::HashMap;
 pub struct Room {
     /// What outlives an iteration: parameters, gradients, history, constant inputs.
     base: u64,
-    /// The end of everything that is neither persistent nor a workspace.
-    end: u64,
+    /// Everything that is neither persistent nor a workspace.
+    beside: Beside,
+    /// Of every kernel its action, and what is alive then beside its workspace.
+    actions: Vec<(usize, u64)>,
     /// Of every kernel the holes between the buffers that are alive at its action: (first, one past the last), the one
     /// behind the last buffer open to the end.
     holes: Vec<Vec<(u64, u64)>>,
@@ -45,45 +48,59 @@ impl Room {
         let beside = Beside::new(&schedule);
         let order: HashMap<Action, usize> = schedule.actions.iter().copied().zip(0..).collect();
         let action = |&(node, pass): &(usize, usize)| [Action::Forward(node), Action::Backward(node)][pass];
-        let holes = steps.iter().map(|step| beside.holes(order[&action(step)])).collect();
-        Self { base: ArenaLayout::base(&nets).0, end: beside.placement.len, holes }
+        let alive = alive(beside.residences.iter());
+        let actions: Vec<_> =
+            steps.iter().map(|step| order[&action(step)]).map(|at| (at, alive[at])).collect();
+        let holes = actions.iter().map(|&(at, _)| beside.holes(at)).collect();
+        Self { base: ArenaLayout::base(&nets).0, beside, actions, holes }
     }
 
-    /// The arena if no kernel had any workspace: no budget is smaller.
+    /// The arena if no kernel had any workspace and all else is placed first.
     pub fn least(&self) -> Bytes {
-        Bytes(self.base + self.end)
+        Bytes(self.base + self.beside.placement.len)
     }
 
-    /// The largest workspace that a kernel, by its index, can have within `budget`; 0 if that lacks room for the rest.
+    /// What `budget` leaves beside what is alive when a kernel, by its index, runs: no workspace is larger.
+    pub fn free(&self, kernel: usize, budget: Bytes) -> Bytes {
+        Bytes(budget.0.saturating_sub(self.base + self.actions[kernel].1) / ALIGNMENT * ALIGNMENT)
+    }
+
+    /// The largest workspace that a kernel can have within `budget` where all else is placed first; 0 if that lacks room
+    /// for the rest.
     pub fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
         largest(&self.holes[kernel], budget.saturating_sub(Bytes(self.base)))
     }
 
-    /// The smallest budget in which a kernel can have `workspace`.
+    /// What each kernel may have within `budget`, so that all of them can have the fastest configurations of `fronts`
+    /// that this admits.
+    pub fn limits(&self, fronts: &Fronts, budget: Bytes) -> Vec<Bytes> {
+        let all = |limit: fn(&Self, usize, Bytes) -> Bytes| {
+            (0..self.actions.len()).map(|kernel| limit(self, kernel, budget)).collect()
+        };
+        let free: Vec<Bytes> = all(Self::free);
+        let fastest = fronts.iter().zip(&free).map(|((_, set), &free)| set.fastest_within(free));
+        let fastest: Option<Vec<Bytes>> = fastest.map(|one| Some(one?.workspace())).collect();
+        let fits = fastest.is_some_and(|fastest| self.takes(&fastest) <= budget);
+        if fits { free } else { all(Self::limit) }
+    }
+
+    /// The arena where each kernel has so much workspace.
+    pub fn takes(&self, workspaces: &[Bytes]) -> Bytes {
+        let at = self.actions.iter().zip(workspaces).map(|(&(at, _), &workspace)| (at, workspace));
+        Bytes(self.base) + self.beside.takes(&at.collect::<Vec<_>>(), Bytes::ZERO)
+    }
+
+    /// The smallest budget in which a kernel can have `workspace` where all else is placed first.
     pub fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
-        Bytes(self.base + self.end.max(lowest_end(&self.holes[kernel], workspace)))
+        self.least().max(Bytes(self.base + lowest_end(&self.holes[kernel], workspace)))
     }
 
     /// The smallest budget with a plan of `fronts`, those of the kernels, and the kernel that sets it, unless it is what
     /// lies beside workspaces.
     pub fn smallest_budget<'f>(&self, fronts: &'f Fronts) -> (Bytes, Option<&'f Kernel>) {
-        self.fitting(fronts, |set| set.first())
-    }
-
-    /// The budget in which every kernel can have its fastest configuration.
-    pub fn enough_budget(&self, fronts: &Fronts) -> Bytes {
-        self.fitting(fronts, |set| set.last()).0
-    }
-
-    /// The budget in which every kernel can have the configuration that `choose` says, and the kernel that sets it.
-    fn fitting<'f>(
-        &self,
-        fronts: &'f Fronts,
-        choose: impl Fn(&DesirableSet) -> Option<&Configuration>,
-    ) -> (Bytes, Option<&'f Kernel>) {
         let mut needs = (self.least(), None);
         for (index, (kernel, set)) in fronts.iter().enumerate() {
-            let workspace = choose(set).map(Configuration::workspace).unwrap_or_default();
+            let workspace = set.first().map(Configuration::workspace).unwrap_or_default();
             let budget = self.budget(index, workspace);
             if budget > needs.0 {
                 needs = (budget, Some(kernel));
@@ -92,18 +109,30 @@ impl Room {
         needs
     }
 
-    /// Planned time over the budget: it falls where a kernel's room becomes enough for its next configuration.
+    /// The budget in which every kernel can have its fastest configuration.
+    pub fn enough_budget(&self, fronts: &Fronts) -> Bytes {
+        let fastest =
+            fronts.iter().map(|(_, set)| set.last().map(Configuration::workspace).unwrap_or_default());
+        self.takes(&fastest.collect::<Vec<_>>())
+    }
+
+    /// Planned time over the budget: it falls where a kernel's room becomes enough for its next configuration, and where
+    /// all of them can have their fastest.
     pub fn budget_curve(&self, fronts: &Fronts) -> Curve {
         let of_kernel = |(index, (_, set)): (usize, (&Kernel, &DesirableSet))| {
             let budget = |point: &Configuration| self.budget(index, point.workspace());
             Curve::new(set.iter().map(|point| Cost { workspace: budget(point), ..point.cost() }))
         };
-        Curve::sum(&fronts.iter().enumerate().map(of_kernel).collect::<Vec<_>>())
+        let sum = Curve::sum(&fronts.iter().enumerate().map(of_kernel).collect::<Vec<_>>());
+        let fastest = Cost { workspace: self.enough_budget(fronts), time_ms: fronts.unlimited_time_ms() };
+        let dearer = sum.points().iter().copied().take_while(|cost| cost.workspace < fastest.workspace);
+        Curve::new(dearer.chain([fastest]))
     }
 }
 
 /// Everything but workspaces, in its places.
 pub(crate) struct Beside {
+    buffers: Vec<Buffer>,
     residences: Vec<Residence>,
     pub(crate) placement: Placement,
 }
@@ -113,7 +142,23 @@ impl Beside {
     pub(crate) fn new(schedule: &Schedule) -> Self {
         let (buffers, residences) = schedule.transient(Place::Device);
         let placement = place(&residences, |index| matches!(buffers[index], Buffer::Scratch(_)), 0);
-        Self { residences, placement }
+        Self { buffers, residences, placement }
+    }
+
+    /// What it takes with these workspaces, by action, in the better of the two ways of [`ArenaLayout`], or no more than
+    /// `enough`.
+    pub(crate) fn takes(&self, at: &[(usize, Bytes)], enough: Bytes) -> Bytes {
+        let ends = at.iter().map(|&(at, workspace)| lowest_end(&self.holes(at), workspace));
+        let last = Bytes(ends.fold(self.placement.len, u64::max));
+        if last <= enough {
+            return last;
+        }
+        let mut residences = self.residences.clone();
+        for &(at, workspace) in at {
+            let scratch = self.buffers.binary_search(&Buffer::Scratch(at)).expect("every pass has some");
+            residences[scratch].bytes = residences[scratch].bytes.max(workspace);
+        }
+        last.min(Bytes(place(&residences, |_| false, enough.0).len))
     }
 
     /// Where nothing lies at action `at`, by rising offset: (first, one past the last), the one behind the last buffer

@@ -30,6 +30,14 @@ fn check(outline: &Outline, costs: &Costs, plan: &MemoryPlan, budget: Bytes) {
     assert_eq!((again.device, again.host), (plan.device, plan.host));
     assert!(plan.device <= budget && plan.host <= costs.host, "{} of {budget}, {}", plan.device, plan.host);
     assert!(plan.bound_ms <= plan.planned_ms() && plan.timeline.alive.iter().all(|&alive| alive <= budget));
+    let kernels = |node: usize| [0, 1].map(|pass| &costs.nodes[node][pass].front);
+    for (node, (limits, workspace)) in plan.limits.iter().zip(&plan.workspace).enumerate() {
+        for (pass, front) in kernels(node).into_iter().enumerate().filter(|(_, one)| !one.points().is_empty())
+        {
+            let chosen = front.within(limits[pass]).map(|cost| cost.workspace);
+            assert_eq!(chosen, Some(workspace[pass]), "of the {} that node {node} may have", limits[pass]);
+        }
+    }
     let json = serde_json::to_string(plan).unwrap();
     assert_eq!(serde_json::from_str::<MemoryPlan>(&json).unwrap(), *plan);
 }

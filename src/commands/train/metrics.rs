@@ -7,10 +7,10 @@ use figures::PlanReport;
 use files::{read_regular, try_writing, write_atomically};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use trainer::host::command_line;
+use trainer::{Solver, host::command_line};
 
 /// Where the numbers of a training go besides stdout.
 #[derive(Default)]
@@ -34,6 +34,7 @@ struct Manifest<'a> {
     version: &'static str,
     command: Vec<String>,
     seed: u64,
+    snapshot_prefix: &'a str,
     run: &'a Header,
     plan: &'a PlanReport,
 }
@@ -60,12 +61,14 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Refuses what cannot be written, or is not the log of a training, before anything is measured.
-    pub(super) fn check(args: &TrainArgs) -> Result<(), Error> {
+    /// Refuses what cannot be written, or is not the log of a training, before anything is measured; and a log that a
+    /// training with snapshots as `prefix`, which `begins` at iteration 0, would take from another one.
+    pub(super) fn check(args: &TrainArgs, prefix: &Path, begins: bool) -> Result<(), Error> {
         if let Some(folder) = &args.tensorboard {
             fs::create_dir_all(folder).map_err(|source| refused(folder, source))?;
         }
         let Some(path) = &args.log else { return Ok(()) };
+        fs::create_dir_all(path.parent().unwrap_or(path)).map_err(|source| refused(path, source))?;
         let has_lines = fs::metadata(path).is_ok_and(|file| file.len() > 0);
         if has_lines && !args.resume && args.snapshot.is_none() {
             let log = path.display();
@@ -73,19 +76,33 @@ impl Metrics {
                 format!("{log} is the log of another training already; only a resumed one goes on in it");
             return Err(Error::Refused(reason));
         }
-        let is_log = |text: Vec<u8>| text.starts_with(b"{\"kind\":\"manifest\"");
-        if has_lines && !read_regular(path).is_ok_and(is_log) {
-            return Err(refused(path, io::Error::other("it is not the log of a training")));
+        if has_lines {
+            let error = |reason| Err(refused(path, io::Error::other(reason)));
+            let text = String::from_utf8_lossy(&read_regular(path).unwrap_or_default()).into_owned();
+            let begins_with = |kind| text.starts_with(&format!("{{\"kind\":\"{kind}\""));
+            // Where a training was resumed twice from one place, the line of its snapshot comes first.
+            if !begins_with("manifest") && !begins_with("snapshot") {
+                return error("it is not the log of a training");
+            }
+            let (field, own) = ("\"snapshot_prefix\":", json!(prefix.to_string_lossy()));
+            if begins && text.contains(field) && !text.contains(&format!("{field}{own}")) {
+                return error("it is the log of a training with another snapshot prefix");
+            }
+            if matches!(File::open(path).map(|log| log.try_lock()), Ok(Err(TryLockError::WouldBlock))) {
+                return error("another training writes into it");
+            }
         }
         try_writing(path).map_err(|source| refused(path, source))
     }
 
     /// What runs, how and where: the first line of a training and of each resumed one.
-    pub(super) fn manifest(&mut self, report: &TrainReport, first: u64, seed: u64) -> Result<(), Error> {
+    pub(super) fn manifest(&mut self, report: &TrainReport, solver: &Solver) -> Result<(), Error> {
+        let (iteration, seed) = (solver.iteration(), solver.seed());
+        let snapshot_prefix = &*solver.spec().snapshot.prefix.to_string_lossy();
         let (version, command) = (env!("CARGO_PKG_VERSION"), command_line());
         let (run, plan) = (&report.header, &report.plan);
         // Not by way of a JSON value, which would turn numbers of single precision into others of double.
-        self.line("manifest", &Manifest { iteration: first, version, command, seed, run, plan })
+        self.line("manifest", &Manifest { iteration, version, command, seed, snapshot_prefix, run, plan })
     }
 
     pub(super) fn step(&mut self, line: &StepLine) -> Result<(), Error> {
@@ -142,5 +159,8 @@ fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool
         }
         write_atomically(path, |file| file.write_all(kept.as_bytes()))?;
     }
-    Ok((OpenOptions::new().append(true).create(true).open(path)?, has_snapshot))
+    let file = OpenOptions::new().append(true).create(true).open(path)?;
+    // For others to see, where the file system has locks.
+    let _ = file.try_lock();
+    Ok((file, has_snapshot))
 }

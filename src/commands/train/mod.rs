@@ -12,7 +12,7 @@ use crate::{Console, Error, args::TrainArgs, console::complain};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs::canonicalize, path::Path};
 use trainer::snapshot::{SnapshotPlace, state_path};
 use trainer::solver::{StepReport, TestOutput};
 use trainer::{Group, Solver, Stop, TrainError, host};
@@ -53,25 +53,29 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let mut console = Console::of_rank(group.leads(), args.run.json);
     let stop = stop()?;
     if !group.leads() {
-        let mut solver = prepare(args, notes, at_start, group, &mut console)?.solver;
+        let mut solver = match prepare(args, notes, at_start, group, &mut console) {
+            // It was stopped while it measured, in good order.
+            Err(Error::Rank(_)) if group.has_ended() => return Ok(()),
+            prepared => prepared?.solver,
+        };
         // Signals are for the first rank to hear, which says when to end.
         let _listening = stop.listen();
         return Ok(solver.follow()?);
     }
     let nothing = |error: Error| error.of_training("nothing was trained");
-    Metrics::check(args)?;
     let prepared = prepare(args, notes, at_start, group, &mut console).map_err(nothing)?;
     let Prepared { solver, mini_batch, report, place, snapshot } = prepared;
     let (first, spec) = (solver.iteration(), solver.spec());
     let mut metrics = Metrics::open(args, first, snapshot.as_deref()).map_err(nothing)?;
-    metrics.manifest(&report, first, solver.seed()).map_err(nothing)?;
+    metrics.manifest(&report, &solver).map_err(nothing)?;
     let images = mini_batch * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
     let mut earlier = BTreeSet::new();
     // Another training's are left alone.
-    let own = state_path(&spec.snapshot.prefix, first).display().to_string();
-    if let Some(place) = place.as_ref().filter(|_| snapshot.as_ref() == Some(&own)) {
+    let own = canonicalize(state_path(&spec.snapshot.prefix, first)).ok();
+    let is_own = own.is_some() && own == snapshot.as_ref().and_then(|path| canonicalize(path).ok());
+    if let Some(place) = place.as_ref().filter(|_| is_own) {
         earlier = place.iterations().range(..=first).copied().collect();
     }
     let mut training = Training {
@@ -154,8 +158,9 @@ impl Training<'_> {
         if is_displayed {
             let (images_per_s, seconds) = (self.meter.images_per_s(), self.meter.all.1.as_secs_f64());
             let line = StepLine { step, images_per_s, seconds, epoch, outputs };
-            self.say(&line)?;
+            // What is written stays, even if nobody reads any more.
             self.metrics.step(&line)?;
+            self.say(&line)?;
             // Only a report at the end has all of them: otherwise memory would grow as long as it trains.
             if !self.console.json {
                 self.report.steps.clear();
@@ -209,7 +214,7 @@ impl Training<'_> {
 
     /// How to resume.
     fn next(&self) -> String {
-        match &self.saved {
+        match self.saved.as_ref().filter(|(_, path)| Path::new(path).exists()) {
             _ if self.is_finished() && (self.is_saved() || !self.solver.spec().snapshot.is_wanted()) => {
                 "only the tests at its end are missing".to_owned()
             }
@@ -228,13 +233,16 @@ impl Training<'_> {
 
     /// Runs all tests and prints their outputs; says whether it got to the end.
     fn test(&mut self) -> Result<bool, Error> {
+        if !self.console.json {
+            self.report.tests.clear();
+        }
         for net in 0..self.solver.spec().tests.len() {
             self.meter.bar.set_message("testing");
             let Some(outputs) = self.solver.test_unless(net, &self.stop)? else { return Ok(false) };
             let (iteration, seconds) = (self.solver.iteration(), self.meter.all.1.as_secs_f64());
             let lines = TestLines { iteration, seconds, net, outputs };
-            self.say(&lines)?;
             self.metrics.test(&lines)?;
+            self.say(&lines)?;
             self.report.tests.push(lines);
         }
         self.judge()?;
@@ -256,6 +264,7 @@ impl Training<'_> {
             self.save()?;
         }
         let since = self.solver.judge(loss);
+        self.remove_old();
         if self.patience.is_some_and(|patience| since >= patience as u64) && !self.is_finished() {
             let best = self.solver.best().unwrap_or(0);
             self.has_converged = true;
@@ -270,16 +279,17 @@ impl Training<'_> {
         let path = self.solver.snapshot()?.display().to_string();
         let iteration = self.solver.iteration();
         self.saved = Some((iteration, path.clone()));
+        self.keep.1.insert(iteration);
         self.metrics.snapshot(iteration, &path)?;
         self.say(&format!("Snapshotting solver state to {path}"))?;
-        self.remove_old(iteration)
+        self.remove_old();
+        Ok(())
     }
 
     /// Removes this training's snapshots but the last ones and the best.
-    fn remove_old(&mut self, newest: u64) -> Result<(), Error> {
+    fn remove_old(&mut self) {
         let (keep, written) = &mut self.keep;
-        written.insert(newest);
-        let (Some(keep), Some(place)) = (*keep, &self.place) else { return Ok(()) };
+        let (Some(keep), Some(place)) = (*keep, &self.place) else { return };
         let best = self.solver.best();
         let old: Vec<u64> = written.iter().rev().skip(keep).copied().filter(|&at| Some(at) != best).collect();
         for iteration in old {
@@ -288,7 +298,6 @@ impl Training<'_> {
                 self.meter.bar.suspend(|| complain(&format!("warning: {error}")));
             }
         }
-        Ok(())
     }
 
     fn say(&mut self, line: &impl std::fmt::Display) -> Result<(), Error> {

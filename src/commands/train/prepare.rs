@@ -1,10 +1,12 @@
 //! From the command line to a training that is ready to begin.
 
+use super::metrics::Metrics;
 use crate::args::{DEFAULT_SEED, TrainArgs, required};
 use crate::commands::inputs::{ranks_note, refuse, synthetic, warn};
 use crate::commands::setup::{Planned, Session, announce};
 use crate::report::{DataReport, Header, NetReport, Subject, TrainReport};
 use crate::{Console, Error, commands::origin::Origin, models::load_solver};
+use files::{digest::fnv1a, read_regular};
 use planner::Bytes;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -60,6 +62,9 @@ pub(super) fn prepare(
     // That snapshots cannot be written should not come out at the end of a training.
     let place = || SnapshotPlace::open(&spec.snapshot.prefix, spec.max_iter as u64);
     let place = (group.leads() && spec.snapshot.is_wanted()).then(place).transpose()?;
+    if group.leads() {
+        Metrics::check(args, &spec.snapshot.prefix, snapshot.is_none())?;
+    }
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
     let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.as_ref());
@@ -80,15 +85,18 @@ pub(super) fn prepare(
     let synthetic = synthetic(args.run.synthetic, &net)?;
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
-    let seed = group.from_leader(|| Ok::<_, Error>(seed(args)))?;
+    let seed = group.from_leader(|| Ok::<_, Error>(spec.random_seed.unwrap_or_else(seed)))?;
     let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
     if args.patience.is_some() && !nets[1..].iter().any(Net::has_loss) {
         return Err(usage!("--patience has no effect: no test has a loss"));
     }
-    let given = (training.settings().clone(), weights.is_some());
+    let files = args.weights.iter().filter(|_| weights.is_some() && group.share().ranks > 1);
+    let files: Vec<_> = files.map(|file| read_regular(file).map(fnv1a).ok()).collect();
+    let of_snapshot = resumed.as_ref().map(|resumed| resumed.state.weights_checksum);
+    let given = (training.seed(), training.settings().clone(), files, of_snapshot);
     if group.from_leader(|| Ok::<_, Error>(given.clone()))? != given {
-        let what = "it was given another solver, net, data or weights than rank 0";
+        let what = "it was given another solver, net, seed, data, weights or snapshot than rank 0";
         return Err(Error::Refused(what.to_owned()));
     }
     // With --resume nobody has chosen a snapshot, and it may be that only the tests at the end are missing.
@@ -187,8 +195,7 @@ fn resumed(snapshot: &Path) -> Result<Resumed, Error> {
 }
 
 /// The seed where the solver file has none: Caffe draws another one for each run.
-fn seed(args: &TrainArgs) -> u64 {
-    let clock =
-        || SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| u64::from(time.subsec_nanos()));
-    args.seed.or_else(clock).unwrap_or(DEFAULT_SEED)
+fn seed() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    time.map_or(DEFAULT_SEED, |time| u64::from(time.subsec_nanos()))
 }

@@ -35,9 +35,13 @@ const KNOWN: [usize; 2] = [4, 48];
 pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
     let unlimited_ms = costs.unlimited_ms(outline);
     let plain = Fitting::new(outline, costs, Schedule::plain(outline).actions);
-    let keep = plain.plan(costs.workspaces(|_, _| Bytes::MAX), Bytes::MAX)?;
+    let fastest = costs.workspaces(|_, _| Bytes::MAX);
+    let keep = plain.plan(fastest.clone(), Bytes::MAX)?;
     if keep.device <= budget {
-        return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep });
+        return Ok(MemoryPlan {
+            bound_ms: unlimited_ms.min(keep.planned_ms()),
+            ..plain.plan(fastest, budget)?
+        });
     }
     let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
     let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));

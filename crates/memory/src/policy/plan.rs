@@ -2,11 +2,11 @@
 
 use super::costs::Costs;
 use super::simulate::{self, Timeline, simulate};
-use crate::action::{Action, Buffer, Place, Residence};
+use crate::action::{Action, Buffer, Residence};
+use crate::layout::ArenaLayout;
 use crate::outline::{Outline, Scratch};
-use crate::room::{Beside, largest, lowest_end};
+use crate::room::{Beside, largest};
 use crate::schedule::{Schedule, ScheduleError};
-use crate::{layout::ArenaLayout, placement::place};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -39,6 +39,8 @@ pub struct MemoryPlan {
     pub actions: Vec<Action>,
     /// What the kernels of each node's forward and backward pass have as workspace.
     pub workspace: Vec<[Bytes; 2]>,
+    /// What each of them may have: what is free when it runs, or its workspace where more would not serve all.
+    pub limits: Vec<[Bytes; 2]>,
     /// Every blob's data and every saved state that a backward pass sees again, with its size.
     pub fates: Vec<(Buffer, Bytes, Fate)>,
     /// What comes and goes in an iteration takes so much on the device.
@@ -70,7 +72,16 @@ impl MemoryPlan {
         let report = layout.report.nets[0];
         let actions = layout.nets.into_iter().next().map(|net| net.schedule.actions).unwrap_or_default();
         let (device, host) = (report.transient, report.slab);
-        Ok(Self { actions, workspace, fates, device, host, timeline, bound_ms: 0.0 })
+        Ok(Self {
+            actions,
+            limits: workspace.clone(),
+            workspace,
+            fates,
+            device,
+            host,
+            timeline,
+            bound_ms: 0.0,
+        })
     }
 
     /// How long an iteration takes if every cost is as given, in milliseconds.
@@ -108,35 +119,30 @@ impl<'a> Fitting<'a> {
 
     /// What it takes with `workspace` in the better of the two ways of [`ArenaLayout`], or no more than `enough`.
     fn takes(&self, workspace: &[[Bytes; 2]], enough: Bytes) -> Bytes {
-        let ends = self
-            .kernels()
-            .map(|(at, (node, pass))| lowest_end(&self.beside.holes(at), workspace[node][pass]));
-        let last = Bytes(ends.fold(self.beside.placement.len, u64::max));
-        if last <= enough {
-            return last;
-        }
-        let (buffers, mut residences) = self.schedule.transient(Place::Device);
-        for (at, (node, pass)) in self.kernels() {
-            let scratch = buffers.binary_search(&Buffer::Scratch(at)).expect("every pass has some");
-            residences[scratch].bytes = workspace[node][pass];
-        }
-        last.min(Bytes(place(&residences, |_| false, enough.0).len))
+        let at = self.kernels().map(|(at, (node, pass))| (at, workspace[node][pass]));
+        self.beside.takes(&at.collect::<Vec<_>>(), enough)
     }
 
     /// The fastest workspaces if all that is alive lay without gaps within `limit`, or else the smallest.
     pub(super) fn ideal(&self, limit: Bytes) -> Vec<[Bytes; 2]> {
-        let alive = simulate::alive(&self.schedule);
-        self.fastest(|at| limit.saturating_sub(alive[at]))
+        let free = self.free(limit);
+        self.costs.workspaces(|node, pass| free[node][pass])
     }
 
-    /// The fastest workspaces where so much is `free` at each action.
-    fn fastest(&self, free: impl Fn(usize) -> Bytes) -> Vec<[Bytes; 2]> {
+    /// What `budget` leaves to each node's passes beside what is alive then.
+    fn free(&self, budget: Bytes) -> Vec<[Bytes; 2]> {
+        let alive = simulate::alive(&self.schedule);
+        self.limits(|at| budget.saturating_sub(alive[at]))
+    }
+
+    /// What each node's passes may have where so much is `free` at each action.
+    fn limits(&self, free: impl Fn(usize) -> Bytes) -> Vec<[Bytes; 2]> {
         let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
         for (at, (node, pass)) in self.kernels() {
             limits[node][pass] =
                 limits[node][pass].min(Bytes(free(at).0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT));
         }
-        self.costs.workspaces(|node, pass| limits[node][pass])
+        limits
     }
 
     /// The fastest workspaces within `budget` if that is wanted and there is a place for each, or the largest where all
@@ -149,7 +155,8 @@ impl<'a> Fitting<'a> {
         if let Some(ideal) = fastest.then(|| self.ideal(budget)).filter(fits) {
             return Ok(ideal);
         }
-        let in_holes = self.fastest(|at| largest(&self.beside.holes(at), budget));
+        let holes = self.limits(|at| largest(&self.beside.holes(at), budget));
+        let in_holes = self.costs.workspaces(|node, pass| holes[node][pass]);
         if fits(&in_holes) {
             return Ok(in_holes);
         }
@@ -166,8 +173,19 @@ impl<'a> Fitting<'a> {
     /// The plan with `workspace`, if it fits `budget`.
     pub(super) fn plan(&self, workspace: Vec<[Bytes; 2]>, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
         let actions = self.schedule.actions.clone();
-        let plan = MemoryPlan::new(self.outline, self.costs, actions, workspace).expect("it is a schedule");
-        if plan.device > budget { Err(self.below(plan.device)) } else { Ok(plan) }
+        let mut plan =
+            MemoryPlan::new(self.outline, self.costs, actions, workspace).expect("it is a schedule");
+        if plan.device > budget {
+            return Err(self.below(plan.device));
+        }
+        let free = self.free(budget);
+        let fastest = self.costs.workspaces(|node, pass| free[node][pass]);
+        for (_, (node, pass)) in self.kernels() {
+            if fastest[node][pass] == plan.workspace[node][pass] {
+                plan.limits[node][pass] = free[node][pass];
+            }
+        }
+        Ok(plan)
     }
 
     /// The same with [`Fitting::workspaces`], if there are any.

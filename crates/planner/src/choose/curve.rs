@@ -63,8 +63,9 @@ impl Curve {
     pub fn price_ms_per_mib(&self, limit: Bytes) -> f64 {
         let (within, beyond) = self.split(limit);
         let Some(here) = within.last() else { return f64::INFINITY };
-        let rate =
-            |point: &Cost| (here.time_ms - point.time_ms) / point.workspace.saturating_sub(limit).as_mib();
+        // Where less than a MiB is lacking, one saves no more.
+        let mib = |point: &Cost| point.workspace.saturating_sub(limit).as_mib().max(1.0);
+        let rate = |point: &Cost| (here.time_ms - point.time_ms) / mib(point);
         beyond.iter().map(rate).fold(0.0, f64::max)
     }
 

@@ -1,7 +1,9 @@
 //! Caffe's `ImageData` source, a text list of files and labels; and the folder-per-class layout of ImageNet.
 
 use super::decode::{decode_into, dimensions};
-use super::{DataError, Dataset, DatasetFacts, MOST_LABEL, Sample, sorted_entries};
+use super::{DataError, Dataset, DatasetFacts, MOST_LABEL, Phase, Sample, Transform, sorted_entries};
+use crate::spec::{ImageDataParams, Mean, TransformParams};
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,8 @@ pub struct ImageData {
     entries: Vec<Entry>,
     /// The list, or the root folder.
     source: PathBuf,
+    /// What paths are relative to.
+    root: PathBuf,
     is_color: bool,
     facts: DatasetFacts,
 }
@@ -32,7 +36,7 @@ impl ImageData {
     /// # Errors
     /// The list cannot be read or is empty, a line of it does not parse, or the first image cannot be read.
     pub fn open_list(list: &Path, root: &Path, is_color: bool) -> Result<Self, DataError> {
-        Self::new(list_entries(list, root)?, list, is_color)
+        Self::new(list_entries(list, root)?, (list, root), is_color)
     }
 
     /// Opens a folder that holds one folder per class; the classes are numbered in the order of their names. Files
@@ -47,7 +51,7 @@ impl ImageData {
             let reason = "is not named like an image (.jpg, .jpeg, .png); move it out of its class folder";
             return Err(DataError::at(other.path.display(), reason));
         }
-        Self::new(entries, root, is_color)
+        Self::new(entries, (root, root), is_color)
     }
 
     /// Opens files whose labels are not known; they are 0.
@@ -56,17 +60,17 @@ impl ImageData {
     /// There are none, or the first cannot be read.
     pub fn open_files(files: &[PathBuf], is_color: bool) -> Result<Self, DataError> {
         let entries = files.iter().map(|path| Entry { path: path.clone(), label: 0, line: 0 });
-        Self::new(entries.collect(), Path::new(""), is_color)
+        Self::new(entries.collect(), (Path::new(""), Path::new("")), is_color)
     }
 
-    fn new(entries: Vec<Entry>, source: &Path, is_color: bool) -> Result<Self, DataError> {
+    fn new(entries: Vec<Entry>, (source, root): (&Path, &Path), is_color: bool) -> Result<Self, DataError> {
         let Some(Entry { path, .. }) = entries.first() else {
             return Err(DataError::at(source.display(), "lists no images"));
         };
         // Read the first header even if its size is of no interest: a wrong root_folder shows before any training.
         let (first, packed) = (dimensions(path), fs::metadata(path).map_or(0, |file| file.len()));
-        let (channels, source) = (if is_color { 3 } else { 1 }, source.to_owned());
-        let mut set = Self { entries, source, is_color, facts: DatasetFacts::default() };
+        let (channels, [source, root]) = (if is_color { 3 } else { 1 }, [source, root].map(Path::to_owned));
+        let mut set = Self { entries, source, root, is_color, facts: DatasetFacts::default() };
         let [height, width] = first.map_err(|reason| DataError::at(set.place(0), reason))?;
         let paths: usize = set.entries.iter().map(|entry| entry.path.capacity()).sum();
         set.facts = DatasetFacts {
@@ -95,6 +99,11 @@ impl Dataset for ImageData {
         class_names(&self.entries, self.facts.classes)
     }
 
+    fn name(&self, index: usize) -> &[u8] {
+        let path = &self.entries[index].path;
+        path.strip_prefix(&self.root).unwrap_or(path).as_os_str().as_encoded_bytes()
+    }
+
     fn place(&self, index: usize) -> String {
         let Entry { path, line, .. } = &self.entries[index];
         match line {
@@ -109,6 +118,18 @@ impl Dataset for ImageData {
         let decoded = decode_into(&entry.path, self.is_color, sample);
         decoded.map_err(|reason| DataError::at(self.place(index), reason))
     }
+}
+
+/// Reads all `images` as `params` say: of each, why it cannot be read, or is too small for the crop.
+pub fn check_images(images: &[PathBuf], params: &ImageDataParams) -> Vec<Result<(), DataError>> {
+    let transform = TransformParams { mean: Mean::Zero, std: Vec::new(), ..params.transform.clone() };
+    let check = |sample: &mut Sample, image: &PathBuf| {
+        let set = ImageData::open_files(std::slice::from_ref(image), params.is_color)?;
+        let fits = Transform::new(&transform, set.facts().shape, Phase::Test);
+        fits.map_err(|error| DataError::at(image.display(), error))?;
+        set.read_into(0, sample)
+    };
+    images.par_iter().map_init(Sample::default, check).collect()
 }
 
 /// The images of a list, whose paths are relative to `root`.

@@ -35,7 +35,7 @@ use tensor::MemoryError;
 pub use batch::LoaderOptions;
 pub use decode::dimensions;
 pub use error::DataError;
-pub use image_data::{ImageData, is_image};
+pub use image_data::{ImageData, check_images, is_image};
 pub use loader::Loader;
 pub use mean_file::read_mean;
 pub use records::ImageRecords;
@@ -127,6 +127,11 @@ pub trait Dataset: Send + Sync {
         Vec::new()
     }
 
+    /// What a sample is called, wherever the set lies; empty where samples have no names.
+    fn name(&self, _index: usize) -> &[u8] {
+        &[]
+    }
+
     /// Where a sample comes from, for error messages: file, and line or number in it.
     fn place(&self, index: usize) -> String;
 
@@ -136,8 +141,8 @@ pub trait Dataset: Send + Sync {
     /// The file cannot be read or decoded.
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError>;
 
-    /// A number by which one set can be told from another: of labels and shape, and of all pixels where reading them is
-    /// no work. Where the set lies does not matter.
+    /// A number by which one set can be told from another: of names, labels and shape, and of all pixels where reading
+    /// them is no work. Where the set lies does not matter.
     fn digest(&self) -> u32 {
         let mut crc = flate2::Crc::new();
         let DatasetFacts { len, shape, is_decoded, .. } = *self.facts();
@@ -145,6 +150,7 @@ pub trait Dataset: Send + Sync {
         let mut sample = Sample::default();
         for index in 0..len {
             crc.update(&self.label(index).to_le_bytes());
+            crc.update(self.name(index));
             if !is_decoded && self.read_into(index, &mut sample).is_ok() {
                 crc.update(&sample.pixels);
             }

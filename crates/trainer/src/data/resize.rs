@@ -62,10 +62,10 @@ impl Resizer {
             [size[1], to[1]].map(|width| width.saturating_mul(to[0]).saturating_mul(channels));
         let refused = || tensor::MemoryError::Host { bytes: between.max(len) }.to_string();
         into.clear();
-        into.try_reserve_exact(len).map_err(|_| refused())?;
-        if size != to && between > MOST_BYTES {
+        if size != to && between.max(len) > MOST_BYTES {
             return Err(refused());
         }
+        into.try_reserve_exact(len).map_err(|_| refused())?;
         into.resize(len, 0);
         let [left, top, width, height] =
             [region.left, region.top, region.size[1], region.size[0]].map(|place| place as f64);

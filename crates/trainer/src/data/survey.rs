@@ -2,7 +2,7 @@
 //! colourful it is, and what is kept for validation.
 
 use super::image_data::{Entry, class_names, folder_entries, list_entries};
-use super::{DataError, Sample, decode::decode_into, order::below};
+use super::{DataError, Sample, decode::decode_into, order::below, sorted_entries};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -46,9 +46,9 @@ type Looked = (Entry, Sums);
 
 impl Survey {
     /// Reads all images of `source`: a folder of class folders, one with folders `train` and `val` (or `valid`,
-    /// `validation`, `test`) of these, or a list. Of each class the part `validation`, drawn by `seed`, is kept to
-    /// validate with, a tenth if nobody says so, unless there is a folder for that. `progress` is told after each file
-    /// how many there are, from several threads.
+    /// `validation`, `test`) of these, or `train` alone, or a list. Of each class the part `validation`, drawn by `seed`,
+    /// is kept to validate with, a tenth if nobody says so, unless there is a folder for that. `progress` is told after
+    /// each file how many there are, from several threads.
     ///
     /// # Errors
     /// The source cannot be read, has fewer than two classes or none of some label below the largest, or has a folder
@@ -60,6 +60,9 @@ impl Survey {
         progress: impl Fn(usize) + Sync,
     ) -> Result<Self, DataError> {
         let root = if source.is_dir() { source } else { source.parent().unwrap_or(Path::new("")) };
+        if root.to_str().is_none() {
+            return Err(DataError::at(root.display(), "a net cannot hold a name with such characters"));
+        }
         let parts = parts(source, root)?;
         if validation.is_some() && !parts[1].is_empty() {
             let reason = "has a folder to validate with, so that no part is to be kept for that";
@@ -98,7 +101,10 @@ fn parts(source: &Path, root: &Path) -> Result<[Vec<Entry>; 2], DataError> {
     let train = source.join("train");
     let own = VALIDATION.map(|name| source.join(name)).into_iter().find(|folder| folder.is_dir());
     let Some(own) = own.filter(|_| train.is_dir()) else {
-        let entries = if source.is_dir() { folder_entries(source)? } else { list_entries(source, root)? };
+        // A folder `train` of photos is a class.
+        let is_whole = sorted_entries(&train).is_ok_and(|inside| inside.iter().any(|path| path.is_dir()));
+        let folder = if is_whole { &train } else { source };
+        let entries = if source.is_dir() { folder_entries(folder)? } else { list_entries(source, root)? };
         return Ok([entries, Vec::new()]);
     };
     let (train, mut held) = (folder_entries(&train)?, folder_entries(&own)?);

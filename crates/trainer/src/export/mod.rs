@@ -8,7 +8,7 @@ pub use onnx::onnx;
 
 use crate::net::graph::{Graph, Node};
 use crate::snapshot::NamedTensor;
-use crate::snapshot::modules::{fields, is_chain, modules, reads_blue_first, turn};
+use crate::snapshot::modules::{blue_first, fields, is_chain, modules, turn};
 use crate::{Net, NetError, spec::LayerKind};
 
 /// The state dict of PyTorch for `net` with these `values`, one list for each parameter, as
@@ -17,11 +17,12 @@ use crate::{Net, NetError, spec::LayerKind};
 /// as the layers. Running statistics are means; batches are not counted, which PyTorch does not miss.
 ///
 /// # Errors
-/// A layer whose weights no module of PyTorch keeps in this form.
+/// A layer whose weights no module of PyTorch keeps in this form, or that sees colours in another order than PyTorch's.
 pub fn state_dict<'v>(net: &Net, values: &'v [Vec<f32>]) -> Result<Vec<NamedTensor<'v>>, NetError> {
     let (graph, mut tensors) = (net.graph(), Vec::new());
     let chain = is_chain(graph);
-    for (node, module) in graph.nodes.iter().zip(modules(graph)) {
+    for ((node, module), turns) in graph.nodes.iter().zip(modules(graph)).zip(blue_first(graph)) {
+        let turns = turns?;
         let names = fields(node, if chain { &module.place } else { &module.own });
         if names.len() < node.params.len() {
             let message =
@@ -37,7 +38,7 @@ pub fn state_dict<'v>(net: &Net, values: &'v [Vec<f32>]) -> Result<Vec<NamedTens
             }
             let values = match &statistics {
                 Some(statistics) if blob < 2 => statistics[blob].clone().into(),
-                _ if blob == 0 && reads_blue_first(graph, node) => {
+                _ if blob == 0 && turns => {
                     bytemuck::pod_collect_to_vec(&turn(bytemuck::cast_slice(&values[param]), &shape)).into()
                 }
                 _ => (&values[param]).into(),

@@ -5,7 +5,7 @@ use crate::net::graph::{Graph, Node};
 use crate::spec::{Combination, LayerKind, PoolingMethod, PoolingParams, Region};
 use crate::{Net, NetError, protobuf::Writer};
 use Attribute::{Float, Int, Ints};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use tensor::{PoolGeometry, TensorType};
 
 /// The format, and the set of operators in it.
@@ -61,23 +61,28 @@ struct Model<'a> {
     nodes: Vec<Writer>,
     /// Constants, and which parameters with so many ones behind their shapes are among them.
     constants: Vec<Writer>,
-    known: HashSet<(usize, usize)>,
+    known: HashMap<(usize, usize), String>,
+    /// All names.
+    taken: HashSet<String>,
 }
 
 impl<'a> Model<'a> {
     fn new(graph: &'a Graph, values: &'a [Vec<f32>]) -> Self {
+        let taken = graph.params.iter().map(|param| param.name.clone()).collect();
+        let (names, nodes, constants) = (Vec::new(), Vec::new(), Vec::new());
+        let mut model = Self { graph, values, names, nodes, constants, known: HashMap::new(), taken };
         // A blob that is written again, in place, has its name only at the end, and never that of a parameter.
-        let names = graph.values.iter().enumerate().map(|(id, value)| {
-            let is_again = graph.values[id + 1..].iter().any(|later| later.name == value.name);
-            if is_again || graph.params.iter().any(|param| param.name == value.name) {
-                format!("{}#{id}", value.name)
-            } else {
-                value.name.clone()
-            }
-        });
-        let names = names.collect();
-        let (nodes, constants) = (Vec::new(), Vec::new());
-        Self { graph, values, names, nodes, constants, known: HashSet::new() }
+        let names = graph.values.iter().rev().map(|value| model.free(value.name.clone()));
+        let names: Vec<String> = names.collect();
+        model.names = names.into_iter().rev().collect();
+        model
+    }
+
+    /// A name that nothing else has: this one, or the first of it with a number.
+    fn free(&mut self, name: String) -> String {
+        let numbered = (2..).map(|number| format!("{name}#{number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        names.find(|name| self.taken.insert(name.clone())).expect("there are numbers enough")
     }
 
     fn shape(&self, value: usize) -> &'a TensorType {
@@ -91,7 +96,7 @@ impl<'a> Model<'a> {
         let shape = self.shape(node.bottoms[0]);
         match &node.spec.kind {
             LayerKind::InnerProduct(p) if shape.axis(p.axis.into()) == Some(1) => {
-                let rows = format!("{top}/rows");
+                let rows = self.free(format!("{top}/rows"));
                 self.op("Flatten", [x], &rows, [("axis", Int(1))]);
                 let inputs = std::iter::once(rows).chain(self.parameters(&node.params, 0));
                 self.op("Gemm", inputs, &top, [("transB", Int((!p.transpose).into()))]);
@@ -103,7 +108,7 @@ impl<'a> Model<'a> {
             LayerKind::Scale(p) if node.bottoms.len() == 1 => {
                 let behind = shape.rank() - shape.axis(p.axis.into())? - self.param(node.params[0]).rank();
                 let mut params = self.parameters(&node.params, behind).into_iter();
-                let scaled = if params.len() > 1 { format!("{top}/scaled") } else { top.clone() };
+                let scaled = if params.len() > 1 { self.free(format!("{top}/scaled")) } else { top.clone() };
                 self.op("Mul", [x].into_iter().chain(params.next()), &scaled, []);
                 params.for_each(|bias| self.op("Add", [scaled.clone(), bias], &top, []));
             }
@@ -123,7 +128,7 @@ impl<'a> Model<'a> {
                 // One operator of two inputs after the other.
                 (1..bottoms.len()).fold(x, |before, index| {
                     let is_last = index + 1 == bottoms.len();
-                    let result = if is_last { top.clone() } else { format!("{top}/{index}") };
+                    let result = if is_last { top.clone() } else { self.free(format!("{top}/{index}")) };
                     self.op(name, [before, bottoms[index].clone()], &result, []);
                     result
                 });
@@ -134,7 +139,7 @@ impl<'a> Model<'a> {
                 let dims: Vec<i64> =
                     std::iter::once(0).chain(to.iter().skip(1).map(|&dim| dim as i64)).collect();
                 (to.first() == shape.dims().first()).then_some(())?;
-                let constant = format!("{top}/shape");
+                let constant = self.free(format!("{top}/shape"));
                 self.constant(&constant, &[dims.len()], INT64, bytemuck::cast_slice(&dims));
                 self.op("Reshape", [x, constant], &top, []);
             }
@@ -156,7 +161,7 @@ impl<'a> Model<'a> {
         };
         let (scale, bias) = (affine(3, 1.0), affine(4, 0.0));
         [("scale", scale), ("bias", bias), ("mean", mean), ("variance", variance)].map(|(name, values)| {
-            let name = format!("{}.{name}", node.spec.name);
+            let name = self.free(format!("{}.{name}", node.spec.name));
             self.constant(&name, &[values.len()], FLOAT, bytemuck::cast_slice(&values));
             name
         })
@@ -169,11 +174,14 @@ impl<'a> Model<'a> {
     /// The names of parameters, which become constants, with so many ones behind their shapes.
     fn parameters(&mut self, params: &[usize], ones: usize) -> Vec<String> {
         let named = |&param: &usize| {
-            let name = self.graph.params[param].name.clone() + &"/1".repeat(ones);
-            if self.known.insert((param, ones)) {
-                let shape = [self.param(param).dims(), &vec![1; ones]].concat();
-                self.constant(&name, &shape, FLOAT, bytemuck::cast_slice(&self.values[param]));
+            if let Some(name) = self.known.get(&(param, ones)) {
+                return name.clone();
             }
+            let own = self.graph.params[param].name.clone();
+            let name = if ones == 0 { own } else { self.free(own + &"/1".repeat(ones)) };
+            let shape = [self.param(param).dims(), &vec![1; ones]].concat();
+            self.constant(&name, &shape, FLOAT, bytemuck::cast_slice(&self.values[param]));
+            self.known.insert((param, ones), name.clone());
             name
         };
         params.iter().map(named).collect()

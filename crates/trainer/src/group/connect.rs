@@ -1,8 +1,9 @@
 //! How ranks find each other: what a launcher says of them, and a connection of each to rank 0.
 
-use super::{Group, Handle, Members, RankError, Share, link::Link};
+use super::{Group, Handle, Members, RankError, Share, link, link::Link};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -37,19 +38,21 @@ impl Launched {
     /// # Errors
     /// A variable that makes no sense.
     pub fn find(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, RankError> {
-        let number = |name: &str, below: usize| {
+        let number = |name: &str, range: Range<usize>| {
             let Some(value) = variable(name) else { return Ok(None) };
-            let number = value.parse().ok().filter(|&number: &usize| number < below).map(Some);
-            number.ok_or_else(|| RankError(format!("{name}={value} is no number below {below}")))
+            let number = value.parse().ok().filter(|number| range.contains(number)).map(Some);
+            let (first, last) = (range.start, range.end - 1);
+            number.ok_or_else(|| RankError(format!("{name}={value} is no number from {first} to {last}")))
         };
         for [rank, ranks, local_rank] in LAUNCHERS {
-            let Some(ranks) = number(ranks, 1 << 20)? else { continue };
-            let Some(rank) = number(rank, ranks)? else { continue };
-            let local_rank = number(local_rank, ranks)?.unwrap_or(rank);
+            let Some(ranks) = number(ranks, 1..1 << 20)? else { continue };
+            let Some(rank) = number(rank, 0..ranks)? else { continue };
+            let local_rank = number(local_rank, 0..ranks)?.unwrap_or(rank);
             let host = variable("MASTER_ADDR").unwrap_or_else(|| Ipv4Addr::LOCALHOST.to_string());
             // torchrun itself listens there: rank 0 does so behind it.
             let is_taken = variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-            let port = number("MASTER_PORT", 65535)?.unwrap_or(29500) as u16 + u16::from(is_taken);
+            let behind = usize::from(is_taken);
+            let port = (number("MASTER_PORT", 1..65536 - behind)?.unwrap_or(29500) + behind) as u16;
             let share = Share { rank, ranks };
             return Ok((ranks > 1).then_some(Self { share, local_rank, address: (host, port) }));
         }
@@ -106,11 +109,19 @@ impl Launched {
         while let Some(missing) = links.iter().position(Option::is_none) {
             match listener.accept() {
                 Ok((mut stream, _)) => {
-                    let theirs = hear_hello(&mut stream).ok().filter(|share| share.ranks == self.share.ranks);
-                    let place = theirs.and_then(|share| links.get_mut(share.rank.checked_sub(1)?));
-                    if let Some((place, theirs)) = place.zip(theirs) {
-                        *place = Some(Link::new(theirs.rank, stream)?);
-                    }
+                    let Ok(Share { rank, ranks }) = hear_hello(&mut stream) else { continue };
+                    let (link, own) = (Link::new(rank, stream)?, self.share.ranks);
+                    let fault = match links.get_mut(rank.wrapping_sub(1)) {
+                        _ if ranks != own => format!("rank {rank} counts {ranks} ranks, rank 0 counts {own}"),
+                        Some(place @ None) => {
+                            *place = Some(link);
+                            continue;
+                        }
+                        _ => format!("there are two ranks {rank}"),
+                    };
+                    let told = links.iter().flatten().chain([&link]);
+                    told.for_each(|link| drop(link.send(link::FAILED, fault.as_bytes())));
+                    return Err(io::Error::other(fault));
                 }
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 Err(_) if Instant::now() > deadline => {

@@ -138,7 +138,7 @@ impl Group {
     }
 
     /// Whether there is nothing more to be done, as rank 0 has ended.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.members().is_some_and(|members| members.state().has_ended)
     }
 

@@ -117,6 +117,28 @@ fn strangers_are_sent_away() {
     });
 }
 
+/// Whoever is one too many, or of another group, and all who wait with it are told.
+#[test]
+fn ranks_that_do_not_go_together_are_told_why() {
+    for (share, sentence) in [
+        (Share { rank: 1, ranks: 3 }, "there are two ranks 1"),
+        (Share { rank: 2, ranks: 4 }, "rank 2 counts 4 ranks, rank 0 counts 3"),
+    ] {
+        let ranks = Launched::here(3).unwrap();
+        let other = Launched { share, ..ranks[1].clone() };
+        let waits = |rank: &Launched| {
+            rank.join().unwrap().from_leader(|| Ok::<u8, RankError>(0)).unwrap_err().to_string()
+        };
+        thread::scope(|scope| {
+            let leader = scope.spawn(|| ranks[0].join().err().unwrap().to_string());
+            let first = scope.spawn(|| waits(&ranks[1]));
+            thread::sleep(Duration::from_millis(300));
+            assert_eq!([waits(&other), first.join().unwrap()], [sentence; 2]);
+            assert!(leader.join().unwrap().ends_with(sentence));
+        });
+    }
+}
+
 #[test]
 fn launchers_say_which_rank_a_process_is() {
     let find = |variables: &[(&str, &str)]| {
@@ -147,7 +169,12 @@ fn launchers_say_which_rank_a_process_is() {
     // One process of a batch script is alone, and so is the only one of a launcher.
     assert_eq!(find(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), Ok(None));
     assert_eq!(find(&[("RANK", "0"), ("WORLD_SIZE", "1")]), Ok(None));
-    let wrong = find(&[("RANK", "2"), ("WORLD_SIZE", "2")]).unwrap_err();
-    assert_eq!(wrong.to_string(), "RANK=2 is no number below 2");
-    assert!(find(&[("RANK", "x"), ("WORLD_SIZE", "2")]).is_err());
+    let wrong = |variables: &[(&str, &str)]| find(variables).unwrap_err().to_string();
+    assert_eq!(wrong(&[("RANK", "2"), ("WORLD_SIZE", "2")]), "RANK=2 is no number from 0 to 1");
+    wrong(&[("RANK", "x"), ("WORLD_SIZE", "2")]);
+    wrong(&[("RANK", "0"), ("WORLD_SIZE", "0")]);
+    let at = |port| [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a"), ("MASTER_PORT", port)];
+    assert_eq!(find(&at("65535")), launched([1, 2, 1], "a", 65535));
+    assert_eq!(wrong(&at("0")), "MASTER_PORT=0 is no number from 1 to 65535");
+    wrong(&[&at("65535")[..], &[("TORCHELASTIC_USE_AGENT_STORE", "True")]].concat());
 }

@@ -29,6 +29,8 @@ pub struct Recipe {
     pub epochs: usize,
     /// Whether the training starts from weights of another.
     pub is_tuned: bool,
+    /// Whether these are for grey images.
+    pub is_grey: bool,
     /// Seed of the training.
     pub seed: u64,
 }
@@ -75,7 +77,7 @@ impl Recipe {
                 field.to_owned() + &value.replacen(name, &self.name, 1)
             }
         };
-        net = format!("{}\n\n{}", net.trim_end(), self.data_layers(survey, transform(template)));
+        net = format!("{}\n\n{}", net.trim_end(), self.data_layers(survey, template));
         for (index, layer) in
             template.layers.iter().enumerate().filter(|(_, layer)| is_kept(layer, survey.classes))
         {
@@ -85,7 +87,9 @@ impl Recipe {
             if let (Some(outputs), true) = (layer.kind.outputs(), heads.contains(&layer.name.as_str())) {
                 let outputs = format!("num_output: {outputs}");
                 block = block.replacen(&outputs, &format!("num_output: {}", survey.classes), 1);
-                block = block.replacen(&layer.name, &self.head(&layer.name), 1);
+                let name = block.find("name").and_then(|at| Some(at + block[at..].find(':')?));
+                let (before, name) = block.split_at(name.unwrap_or(0));
+                block = before.to_owned() + &name.replacen(&layer.name, &self.head(&layer.name), 1);
             }
             net = net + &block + "\n";
         }
@@ -103,7 +107,8 @@ impl Recipe {
         Ok((net, wanted.into_iter().collect()))
     }
 
-    fn head(&self, name: &str) -> String {
+    /// What a layer of this name is called if it is new.
+    pub fn head(&self, name: &str) -> String {
         format!("{name}_{}", self.name)
     }
 
@@ -118,7 +123,10 @@ impl Recipe {
             match &before.mean {
                 Mean::Values(known) => mean = wide(known),
                 Mean::Zero => mean.clear(),
-                // Not kept with the weights; the mean of these images is near it.
+                // Not kept with the weights; the mean of these images is near it. Grey is as the decoder weighs colours.
+                Mean::File(_) if self.is_grey => {
+                    mean = vec![0.114 * mean[0] + 0.587 * mean[1] + 0.299 * mean[2]]
+                }
                 Mean::File(_) => {}
             }
         } else if before.is_some_and(|before| before.scale == 1.0 && before.std.is_empty()) {
@@ -134,16 +142,21 @@ impl Recipe {
 
     /// The layers that read the images. A test sees the middle of an image that is an eighth larger, as torchvision's
     /// do. Weights that were trained before see colours in the order that they know.
-    fn data_layers(&self, survey: &Survey, before: Option<&TransformParams>) -> String {
+    fn data_layers(&self, survey: &Survey, template: &NetSpec) -> String {
+        let before = transform(template);
         let normalization = self.normalization(survey, before);
         let (channels, order_of_channels) = match before {
+            _ if self.is_grey => ("grey", " is_color: false"),
             Some(before) if self.is_tuned && before.is_rgb => ("red, green, blue", " is_rgb: true"),
             _ => ("blue, green, red", ""),
         };
+        let tops = template.layers.iter().find(|layer| layer.kind.reads_data()).map(|layer| &layer.tops[..]);
+        let top = |at: usize, usual| quoted(tops.and_then(|tops| tops.get(at)).map_or(usual, String::as_str));
+        let [data, label] = [top(0, "data"), top(1, "label")];
         let root = quoted(&format!("{}/", survey.root.display()));
         let layer = |phase: &str, transform: &str, list: &str, order: &str| {
             format!(
-                "layer {{\n  name: \"data\" type: \"ImageData\" top: \"data\" top: \"label\"\n  include {{ phase: {phase} }}\n  \
+                "layer {{\n  name: \"data\" type: \"ImageData\" top: {data} top: {label}\n  include {{ phase: {phase} }}\n  \
                  transform_param {{  # channels: {channels}\n    {transform} crop_size: {}{normalization}\n  }}\n  \
                  image_data_param {{\n    source: {list:?} root_folder: {root}\n    {order}{order_of_channels}\n  }}\n}}\n",
                 self.side,

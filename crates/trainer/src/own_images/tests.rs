@@ -2,7 +2,7 @@
 
 use super::{Recipe, transform};
 use crate::data::Survey;
-use crate::spec::{LayerKind, LayerSpec, Method, NetSpec, SolverSpec};
+use crate::spec::{LayerKind, LayerSpec, Mean, Method, NetSpec, SolverSpec};
 use std::path::Path;
 
 fn survey(classes: usize) -> Survey {
@@ -19,7 +19,7 @@ fn survey(classes: usize) -> Survey {
 }
 
 fn recipe(is_tuned: bool) -> Recipe {
-    Recipe { name: "birds".to_owned(), side: 64, batch: 16, epochs: 2, is_tuned, seed: 3 }
+    Recipe { name: "birds".to_owned(), side: 64, batch: 16, epochs: 2, is_tuned, is_grey: false, seed: 3 }
 }
 
 fn parsed(text: &str) -> NetSpec {
@@ -143,9 +143,28 @@ fn nets_that_cannot_be_adapted_are_refused() {
     let one_line = [data, &head("name: 'fc'"), loss].join(" ");
     let swapped = head("top: 'fc' name: 'fc'").replace("top: 'f' ", "");
     let top_first = [data, &swapped, &loss.replace("'f'", "'fc'")].join("\n");
-    for bad in [one_line, top_first] {
-        assert!(refused(&bad).starts_with("it cannot be adapted"), "{}", refused(&bad));
+    assert!(refused(&one_line).starts_with("it cannot be adapted"), "{}", refused(&one_line));
+    // Whatever blobs are called, and a layer whose name is a part of another word.
+    for (name, top) in [("l", "f"), ("er", "er"), ("fc", "fc")] {
+        let text = top_first.replace("'fc'", &format!("'{top}'"));
+        let text = text.replace(&format!("name: '{top}'"), &format!("name : '{name}'"));
+        let text =
+            text.replace("'data' top: 'label'", "'pixels' top: 'classes'").replace("'label'", "'classes'");
+        let text = text.replace("bottom: 'data'", "bottom: 'pixels'").replace("name: 'l' ", "name: 'loss' ");
+        let (net, new) = recipe(true).net(&survey(3), &parsed(&text), &text).unwrap();
+        let layers = parsed(&net).layers;
+        assert_eq!((new, &layers[2].tops[0][..]), (vec![format!("{name}_birds")], top));
+        assert_eq!(layers[0].tops, ["pixels", "classes"]);
     }
+    let mean = "transform_param { mean_file: 'mean' }";
+    let grey = top_first.replace("type: 'Data'", &format!("type: 'Data' {mean}"));
+    let recipe = Recipe { is_grey: true, ..recipe(true) };
+    let (net, _) = recipe.net(&survey(3), &parsed(&grey), &grey).unwrap();
+    let LayerKind::ImageData(data) = &parsed(&net).layers[0].kind else { panic!() };
+    assert!(
+        !data.is_color && matches!(&data.transform.mean, Mean::Values(values) if values.len() == 1),
+        "{data:?}"
+    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Weights of one net in another: copied by the names of layers, as Caffe does.
 
-use super::modules::{Module, fields, modules, reads_blue_first, turn};
+use super::modules::{Module, blue_first, fields, modules, turn};
 use super::{CLASSES, SnapshotError, Tensors, load_weights};
 use crate::net::graph::{Graph, Node};
-use crate::{Execution, Net};
+use crate::{Execution, Net, NetError};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::{borrow::Cow, fmt, path::PathBuf};
@@ -40,15 +40,24 @@ type Values<'a> = BTreeMap<usize, Cow<'a, [u8]>>;
 static ONE: [u8; 4] = 1_f32.to_le_bytes();
 
 impl Weights {
-    /// The names of the classes that the last file knows, in the order of their labels; none where the data had none,
-    /// and in files of other programs and of earlier versions.
+    /// The names of the classes that `net` tells apart, in the order of their labels, from the file that its last
+    /// layer of outputs comes from; none where the data had none, and in files of other programs and of earlier versions.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`] for names that cannot be read.
-    pub fn class_names(&self) -> Result<Vec<String>, SnapshotError> {
+    /// As [`Weights::copied`], and names that cannot be read.
+    pub fn class_names(&self, net: &Net) -> Result<Vec<String>, SnapshotError> {
+        let outputs = |node: &Node| Some((node.spec.name.clone(), node.spec.kind.outputs()?));
+        let head = net.graph().nodes.iter().rev().find_map(outputs);
+        let (Some((head, outputs)), copied) = (head, self.copied(net)?) else { return Ok(Vec::new()) };
+        let file = copied.files.iter().rposition(|file| file.copied.contains(&head));
         let names =
-            self.0.last().map(|file| file.json(CLASSES, "its class names are", |_: &Vec<String>| Ok(())));
-        Ok(names.transpose()?.flatten().unwrap_or_default())
+            file.map(|file| self.0[file].json(CLASSES, "its class names are", |_: &Vec<String>| Ok(())));
+        Ok(names.transpose()?.flatten().filter(|names| names.len() == outputs).unwrap_or_default())
+    }
+
+    /// Whether a file has weights for a layer of this name.
+    pub fn know(&self, layer: &str) -> bool {
+        self.0.iter().flat_map(Tensors::shapes).any(|(name, _)| layer_of(name) == layer)
     }
 
     /// Reads them.
@@ -123,10 +132,12 @@ fn layers(graph: &Graph) -> impl Iterator<Item = (usize, &Node)> {
 /// What of a file goes into which parameters.
 fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'a>), SnapshotError> {
     let (modules, mut used, mut values) = (modules(graph), BTreeSet::new(), Values::new());
+    let (colours, refused) =
+        (blue_first(graph), |error: &NetError| SnapshotError::Refused(error.to_string()));
     let [mut copied, mut turned] = [Vec::new(), Vec::new()];
     for (index, node) in layers(graph) {
         let Some((is_pytorch, names)) = names(file, graph, node, &modules[index]) else { continue };
-        let turns = is_pytorch && reads_blue_first(graph, node);
+        let turns = is_pytorch && *colours[index].as_ref().map_err(refused)?;
         for (blob, (&param, name)) in node.params.iter().zip(names).enumerate() {
             let shape = graph.params[param].declaration.shape.dims();
             let given = name.as_ref().map_or(Ok(&ONE[..]), |name| file.bytes(name, shape))?;
@@ -180,19 +191,23 @@ fn of_old_densenet(module: &str) -> String {
 
 /// The layers of a file of which nothing was used; an error if that is so of a part of a layer.
 fn skipped(file: &Tensors, used: &BTreeSet<String>) -> Result<Vec<String>, SnapshotError> {
-    let layer = |name: &str| name.rsplit_once('.').map_or(name, |(layer, _)| layer).to_owned();
-    let taken: BTreeSet<String> = used.iter().map(|name| layer(name)).collect();
+    let taken: BTreeSet<&str> = used.iter().map(|name| layer_of(name)).collect();
     let mut skipped = BTreeSet::new();
     for (name, shape) in file.shapes().filter(|(name, _)| !used.contains(*name)) {
-        let of = layer(name);
-        if taken.contains(&of) {
+        let of = layer_of(name);
+        if taken.contains(of) {
             let what =
                 format!("it has a tensor {name} of shape {shape:?}, which layer {of} of this net has not");
             return Err(file.other_net(what));
         }
-        skipped.insert(of);
+        skipped.insert(of.to_owned());
     }
     Ok(skipped.into_iter().collect())
+}
+
+/// The layer, or the module, that a tensor belongs to.
+fn layer_of(tensor: &str) -> &str {
+    tensor.rsplit_once('.').map_or(tensor, |(layer, _)| layer)
 }
 
 /// The first few of `names`.

@@ -5,7 +5,7 @@
 //! and VGG, it may also be `features.N` or `classifier.N`, where torchvision counts the layers of these two parts.
 
 use crate::net::graph::{Graph, Node};
-use crate::spec::LayerKind;
+use crate::{NetError, spec::LayerKind};
 
 /// The names that a layer's module may have.
 #[derive(Clone, Debug)]
@@ -58,16 +58,37 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
     fields.iter().map(name).take(node.params.len()).collect()
 }
 
-/// Whether `node` is a convolution of images that are blue, green, red, where PyTorch has red, green, blue.
-pub(crate) fn reads_blue_first(graph: &Graph, node: &Node) -> bool {
-    let LayerKind::Convolution(params) = &node.spec.kind else { return false };
-    let source = |node: &Node| &graph.nodes[graph.values[node.bottoms[0]].producer];
-    let mut read = source(node);
-    if matches!(read.spec.kind, LayerKind::Convert) {
-        read = source(read);
-    }
-    params.group == 1
-        && matches!(&read.spec.kind, LayerKind::ImageData(images) if images.is_color && !images.transform.is_rgb)
+/// Of every node whether it is a convolution of images that are blue, green, red, where PyTorch has red, green, blue;
+/// an error for any other that has parameters and sees such images: only a filter is turned.
+pub(crate) fn blue_first(graph: &Graph) -> Vec<Result<bool, NetError>> {
+    use LayerKind::{Concat, Convolution, Flatten, ImageData, Reshape, Slice};
+    // Of values that show these colours, whether they are their channels.
+    let mut colours = vec![None; graph.values.len()];
+    let of_node = |node: &Node| {
+        let is_seen = node.bottoms.iter().any(|&bottom| colours[bottom].is_some());
+        let by_channel = node.bottoms.iter().all(|&bottom| colours[bottom] == Some(true));
+        match &node.spec.kind {
+            ImageData(images) => {
+                colours[node.tops[0]] = (images.is_color && !images.transform.is_rgb).then_some(true);
+            }
+            _ if !is_seen => {}
+            Convolution(params) if params.group == 1 && by_channel => return Ok(true),
+            kind if node.params.is_empty() => {
+                let keeps = !matches!(kind, Concat(_) | Flatten(_) | Reshape(_) | Slice(_));
+                node.tops.iter().for_each(|&top| colours[top] = Some(by_channel && keeps));
+            }
+            kind => {
+                let message = format!(
+                    "this {} sees images as blue, green, red, and PyTorch's as red, green, blue; `is_rgb: true` in the \
+                     image_data_param, with means in that order, makes them alike",
+                    kind.type_name()
+                );
+                return Err(NetError::layer(&node.spec, message));
+            }
+        }
+        Ok(false)
+    };
+    graph.nodes.iter().map(of_node).collect()
 }
 
 /// The bytes of a filter (K, C, R, S) with its channels in the opposite order.

@@ -68,14 +68,16 @@ impl SnapshotPlace {
         iterations(&self.prefix)
     }
 
-    /// Removes the snapshot of an iteration.
+    /// Removes what there is of the snapshot of an iteration.
     ///
     /// # Errors
     /// [`SnapshotError::Refused`].
     pub fn remove(&self, iteration: u64) -> Result<(), SnapshotError> {
         // The state first: what is without one is no snapshot.
         for path in [state_path(&self.prefix, iteration), weights_path(&self.prefix, iteration)] {
-            fs::remove_file(&path).map_err(SnapshotError::file("cannot remove the snapshot", &path))?;
+            if path.exists() {
+                fs::remove_file(&path).map_err(SnapshotError::file("cannot remove the snapshot", &path))?;
+            }
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! The format: the length of the header as a little-endian `u64`, the header (JSON: per tensor its type, shape and
 //! place in the data, and a map of strings `__metadata__`), then the data, little-endian. Files written here carry a
-//! CRC-32 of the data in the metadata, which the format itself has no place for; files from elsewhere load without one.
+//! CRC-32 of the data in the metadata, which the format itself has no place for, and one of all else in the header;
+//! files from elsewhere load without.
 
 use super::{NamedTensor, SnapshotError};
 use files::{read_regular, write_atomically};
@@ -16,8 +17,9 @@ use std::path::{Path, PathBuf};
 // The format is little-endian, and elements are written as they lie in memory.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// Key of the checksum in the metadata.
+/// Keys of the checksums in the metadata: of the data, and of the header without the second.
 const CHECKSUM: &str = "crc32";
+const HEADER_CHECKSUM: &str = "crc32_header";
 /// Name that the format keeps for itself.
 const METADATA: &str = "__metadata__";
 const LENGTH_BYTES: usize = 8;
@@ -33,15 +35,14 @@ pub fn save_tensors(
     metadata: &BTreeMap<String, String>,
 ) -> Result<u32, SnapshotError> {
     check(tensors)?;
-    let mut crc = flate2::Crc::new();
-    tensors.iter().for_each(|(_, _, data)| crc.update(bytemuck::cast_slice(data)));
-    let header = header(tensors, metadata, crc.sum());
+    let checksum = crc32(tensors.iter().map(|(_, _, data)| bytemuck::cast_slice(data)));
+    let header = header(tensors, metadata, checksum);
     let written = write_atomically(path, |file| {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
         tensors.iter().try_for_each(|(_, _, data)| file.write_all(bytemuck::cast_slice(data)))
     });
-    written.map(|()| crc.sum()).map_err(SnapshotError::file("cannot write", path))
+    written.map(|()| checksum).map_err(SnapshotError::file("cannot write", path))
 }
 
 fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
@@ -61,18 +62,29 @@ fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
 fn header(tensors: &[NamedTensor], metadata: &BTreeMap<String, String>, checksum: u32) -> Vec<u8> {
     let mut metadata = metadata.clone();
     metadata.insert(CHECKSUM.to_owned(), format!("{checksum:08x}"));
-    let mut header = serde_json::Map::from_iter([(METADATA.to_owned(), json!(metadata))]);
+    let mut header = json!({ METADATA: metadata });
     let mut start = 0;
     for (name, shape, data) in tensors {
         let end = start + size_of_val(&**data);
-        let info = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] });
-        header.insert(name.clone(), info);
+        header[name] = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] });
         start = end;
     }
-    let mut header = Value::Object(header).to_string().into_bytes();
+    header[METADATA][HEADER_CHECKSUM] = of_header(&header).into();
+    let mut header = header.to_string().into_bytes();
     // The data begin at a multiple of 8 bytes, for readers that map the file.
     header.resize(header.len().next_multiple_of(LENGTH_BYTES), b' ');
     header
+}
+
+fn crc32<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let mut crc = flate2::Crc::new();
+    pieces.into_iter().for_each(|piece| crc.update(piece));
+    crc.sum()
+}
+
+/// The text of equal headers is equal: keys are in order.
+fn of_header(header: &Value) -> String {
+    format!("{:08x}", crc32([header.to_string().as_bytes()]))
 }
 
 /// The tensors of a file, in memory.
@@ -112,10 +124,16 @@ pub(super) fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
     let (header_len, header) = SafeTensors::read_metadata(&data)
         .map_err(|error| format!("it is cut short or its header is damaged ({error})"))?;
     let metadata = header.metadata().clone().unwrap_or_default();
+    if let Some(expected) = metadata.get(HEADER_CHECKSUM) {
+        let text = &data[LENGTH_BYTES..LENGTH_BYTES + header_len];
+        let mut header: Value = serde_json::from_slice(text).unwrap_or_default();
+        header[METADATA].as_object_mut().and_then(|metadata| metadata.remove(HEADER_CHECKSUM));
+        if *expected != of_header(&header) {
+            return Err("its checksum is wrong, the header is damaged".to_owned());
+        }
+    }
     data.drain(..LENGTH_BYTES + header_len);
-    let mut crc = flate2::Crc::new();
-    crc.update(&data);
-    let checksum = crc.sum();
+    let checksum = crc32([&data[..]]);
     if metadata.get(CHECKSUM).is_some_and(|expected| *expected != format!("{checksum:08x}")) {
         return Err("its checksum is wrong, the data are damaged".to_owned());
     }

@@ -6,8 +6,8 @@ use crate::snapshot::{
     load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
 };
 use crate::{net::Net, net::graph::Param, net::layout::ParamSpans, run::Execution};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, fs};
 use tensor::{Span, cuda::CudaError};
 
 impl Solver {
@@ -29,6 +29,9 @@ impl Solver {
             metadata.insert(CLASSES.to_owned(), names);
         }
         let tensors = self.tensors(|spans| Some(spans.data))?;
+        // Somebody may have tidied up. What is wrong with the folder is told by the file.
+        let _ = weights.parent().map(fs::create_dir_all);
+        let is_new = !weights.exists();
         let checksum = save_tensors(&weights, &tensors, &metadata)?;
         let file_name = weights.file_name().map(|name| name.to_string_lossy().into_owned());
         let solver_state = SolverState {
@@ -44,7 +47,9 @@ impl Solver {
             settings: self.settings.clone(),
         };
         let history = self.tensors(|spans| spans.history)?;
-        save_solver_state(&state, &solver_state, &self.plans, &history)?;
+        let saved = save_solver_state(&state, &solver_state, &self.plans, &history);
+        // Weights are of no use alone.
+        saved.inspect_err(|_| drop(is_new.then(|| fs::remove_file(&weights))))?;
         Ok(state)
     }
 
@@ -58,7 +63,12 @@ impl Solver {
         let weights = load_weights(&path.with_file_name(&state.weights))?;
         state.check(path, &self.fingerprint(), (self.spec.method_name(), self.seed), &weights)?;
         weights.check(self.running.shapes(|spans| Some(spans.data)))?;
-        history.check(self.running.shapes(|spans| spans.history))?;
+        // What is not trained now may have a history there, and what is may have none, which begins at 0.
+        let with_history = self.running.params().filter_map(|(param, spans)| {
+            let saved = history.shape(&param.name)?.to_vec();
+            Some((&*param.name, spans.history.map_or(saved, |span| dims(param, spans, span))))
+        });
+        history.check(with_history)?;
         self.running.load(&weights, |spans| Some(spans.data))?;
         self.running.load(&history, |spans| spans.history)?;
         self.iteration = state.iteration;
@@ -110,10 +120,14 @@ impl Execution {
         self.kept(which).map(|(_, param, dims, _)| (param.name.as_str(), dims))
     }
 
+    /// What `tensors` has not becomes 0.
     fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {
         let kept = self.kept(which).map(|(id, param, dims, span)| (id, param.name.clone(), dims, span));
         for (id, name, dims, span) in kept.collect::<Vec<_>>() {
-            self.fill_param((0, id), span, |values| tensors.copy_to(&name, &dims, values))?;
+            self.fill_param((0, id), span, |values| {
+                values.fill(0.0);
+                tensors.shape(&name).map_or(Ok(()), |_| tensors.copy_to(&name, &dims, values))
+            })?;
         }
         Ok(())
     }

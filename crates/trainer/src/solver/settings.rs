@@ -2,9 +2,9 @@
 //! resumed training is not the one that was interrupted.
 
 use super::Training;
-use crate::spec::{LayerKind, LayerSpec, LrPolicy, NetSpec, SolverSpec};
+use crate::spec::{LayerKind, LayerSpec, LrPolicy, Mean, NetSpec, SolverSpec};
 use crate::{net::Net, net::graph::Node, planning::PlanOrigin, snapshot::SolverState};
-use files::digest::fnv1a;
+use files::{digest::fnv1a, read_regular};
 use planner::Plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -148,13 +148,20 @@ pub(super) fn settings(spec: &SolverSpec, net: &NetSpec, train: &Net) -> BTreeMa
 fn layer_digest(layer: &LayerSpec) -> String {
     let LayerSpec { kind, bottoms, tops, loss_weights, params, propagate_down, .. } = layer;
     let mut kind = kind.clone();
-    match &mut kind {
-        LayerKind::Data(data) => data.source.clear(),
+    let transform = match &mut kind {
+        LayerKind::Data(data) => {
+            data.source.clear();
+            Some(&mut data.transform)
+        }
         LayerKind::ImageData(data) => {
             data.source.clear();
             data.root_folder.clear();
+            Some(&mut data.transform)
         }
-        _ => {}
+        _ => None,
+    };
+    if let Some(Mean::File(path)) = transform.map(|transform| &mut transform.mean) {
+        *path = digest(&read_regular(path)).into();
     }
     digest(&(kind, bottoms, tops, loss_weights, params, propagate_down))
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 impl NetSpec {
     /// The net, of one phase, fed with the files `images`, `mini_batch` at once, transformed as its data; and the blob
-    /// of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing.
+    /// of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing. Without either
+    /// kind of softmax, there is one over what an accuracy reads, or over the last top.
     /// `shape` says the channels, height and width of what the source of a `Data` layer holds.
     ///
     /// # Errors
@@ -44,7 +45,10 @@ impl NetSpec {
         if input.tops.len() == 1 {
             input.tops.push("labels of nothing".to_owned());
         }
-        net.layers.retain(|layer| !matches!(layer.kind, LayerKind::Accuracy(_)));
+        let is_accuracy = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Accuracy(_));
+        let measured =
+            net.layers.iter().rfind(|layer| is_accuracy(layer)).map(|layer| layer.bottoms[0].clone());
+        net.layers.retain(|layer| !is_accuracy(layer));
         for layer in &mut net.layers {
             if let LayerKind::SoftmaxWithLoss(loss) = &layer.kind {
                 layer.kind = LayerKind::Softmax(SoftmaxParams { axis: loss.axis });
@@ -54,8 +58,15 @@ impl NetSpec {
             }
         }
         let is_scores = |layer: &&LayerSpec| matches!(layer.kind, LayerKind::Softmax(_));
-        let scores =
-            net.layers.iter().rfind(is_scores).or(net.layers.last()).map(|layer| layer.tops[0].clone());
-        Ok((net, scores.ok_or("it has no layers")?))
+        if let Some(layer) = net.layers.iter().rfind(is_scores) {
+            let scores = layer.tops[0].clone();
+            return Ok((net, scores));
+        }
+        let last = net.layers.last().ok_or("it has no layers")?;
+        let blob = measured.unwrap_or_else(|| last.tops[0].clone());
+        let (scores, kind) = (format!("{blob}, softmax"), LayerKind::Softmax(SoftmaxParams { axis: 1 }));
+        let blobs = [vec![blob], vec![scores.clone()]];
+        net.layers.push(LayerSpec::new(scores.clone(), kind, blobs, last.location.clone()));
+        Ok((net, scores))
     }
 }

@@ -2,8 +2,8 @@
 
 use super::read;
 use crate::data::decode::{dimensions, is_complete};
-use crate::data::{Dataset, ImageData, ImageRecords, Phase, Transform, TransformScratch};
-use crate::spec::{ColorJitter, Mean, TransformParams};
+use crate::data::{Dataset, ImageData, ImageRecords, Phase, Transform, TransformScratch, check_images};
+use crate::spec::{ColorJitter, LayerKind, Mean, NetSpec, TransformParams};
 use image::{DynamicImage, GrayImage, ImageBuffer, Luma, Rgb, RgbImage, Rgba, codecs::jpeg::JpegEncoder};
 use std::{fs, path::Path};
 
@@ -215,6 +215,20 @@ fn folders_are_classes_in_the_order_of_their_names() {
     assert!(error(open(&root.path().join("a"))).contains("holds no folder per class"));
 }
 
+/// A training that is resumed elsewhere goes on with the same set; other files in the same order are another.
+#[test]
+fn a_set_is_known_by_its_names_wherever_it_lies() {
+    let [one, two] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let digest = |folder: &Path, list: &str| {
+        ["a.png", "b.png"].iter().for_each(|name| picture(4, 4).save(folder.join(name)).unwrap());
+        fs::write(folder.join("list.txt"), list).unwrap();
+        ImageData::open_list(&folder.join("list.txt"), folder, true).unwrap().digest()
+    };
+    let first = digest(one.path(), "a.png 0\nb.png 0\n");
+    assert_eq!(digest(two.path(), "a.png 0\nb.png 0\n"), first);
+    assert_ne!(digest(two.path(), "b.png 0\na.png 0\n"), first);
+}
+
 #[test]
 fn bad_lists_are_refused_with_their_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -260,6 +274,21 @@ fn unreadable_images_are_errors_with_file_and_line() {
         }
     }
     fs::write(at("list.txt"), lines).unwrap();
+    let list = |side: usize| {
+        let text = format!(
+            "layer {{ name: 'd' type: 'ImageData' top: 'd' top: 'l' transform_param {{ crop_size: {side} mean_file: 'm' }} }}"
+        );
+        let kind = NetSpec::parse(Path::new("net"), &text).unwrap().layers.remove(0).kind;
+        let LayerKind::ImageData(params) = kind else { panic!() };
+        let files = ["ok.png", "half-ok.png"].map(at);
+        check_images(&files, &params)
+            .into_iter()
+            .map(|checked| checked.map_err(|e| e.to_string()))
+            .collect::<Vec<_>>()
+    };
+    assert!(list(32)[0].is_ok() && list(32)[1].is_err());
+    let small = format!("{}: the image is 32x32, too small for crop_size 33", at("ok.png").display());
+    assert_eq!(list(33)[0], Err(small));
     let set = ImageData::open_list(&at("list.txt"), folder.path(), true).unwrap();
     read(&set, 0).unwrap();
     for index in 1..set.facts().len {

@@ -77,6 +77,30 @@ fn a_folder_for_validation_is_used_and_its_classes_are_told_by_name() {
 }
 
 #[test]
+fn a_folder_of_classes_to_train_with_alone_is_split() {
+    let root = tempfile::tempdir().unwrap();
+    images(&root.path().join("train"), &TWO, 4);
+    let survey = Survey::new(root.path(), (None, 1), true, |_| ()).unwrap();
+    assert_eq!((survey.train.1, survey.validation.1), (6, 2));
+    assert!(survey.train.0.starts_with("train/cat/") && survey.names == ["cat", "dog"]);
+    // Photos of trains.
+    let root = tempfile::tempdir().unwrap();
+    images(root.path(), &[TWO[0], ("train", [1, 2, 3])], 4);
+    assert_eq!(Survey::new(root.path(), (None, 1), true, |_| ()).unwrap().names, ["cat", "train"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_no_net_can_name_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let root = tempfile::tempdir().unwrap();
+    let odd = root.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    images(&odd, &TWO, 2);
+    let error = Survey::new(&odd, (None, 1), true, |_| ()).unwrap_err().to_string();
+    assert!(error.ends_with("a net cannot hold a name with such characters"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_read_is_left_out_by_name_or_refused() {
     let root = tempfile::tempdir().unwrap();
     images(root.path(), &TWO, 5);

@@ -179,6 +179,12 @@ fn an_image_that_is_resized_beyond_all_memory_is_an_error() {
     let (draw, mut scratch) = ((1, 0), TransformScratch::default());
     let misfit = transform.apply(&sample([2, 3, 5]), draw, &mut scratch, &mut [0.0; 2]).unwrap_err();
     assert_eq!(misfit, MemoryError::Host { bytes: 2 * side * side }.to_string());
+    // The image between is a small one.
+    let options =
+        TransformParams { shorter_side: Some(256), crop_size: Some(1), ..TransformParams::default() };
+    let transform = Transform::new(&options, [1, 3, 5], Phase::Test).unwrap();
+    let misfit = transform.apply(&sample([1, 1, 120_000]), draw, &mut scratch, &mut [0.0]).unwrap_err();
+    assert_eq!(misfit, MemoryError::Host { bytes: 256 * 256 * 120_000 }.to_string());
 }
 
 /// A header may announce any width, and its picture is decoded later, if at all.

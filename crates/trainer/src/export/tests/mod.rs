@@ -3,12 +3,71 @@
 mod onnx;
 mod torchvision;
 
-use crate::{Net, layers::BuildOptions, spec::NetSpec};
+use super::state_dict;
+use crate::layers::{BuildOptions, SyntheticData};
+use crate::snapshot::{Weights, save_tensors};
+use crate::{Net, spec::NetSpec};
+use std::{collections::BTreeMap, path::Path};
 use tensor::Device;
 
 /// The net of `spec`, which is not trained.
 fn build(device: &Device, spec: &NetSpec) -> Net {
     Net::new(spec, &BuildOptions { device: device.clone(), seed: 1, synthetic: None }, false).unwrap()
+}
+
+/// Filters are turned behind whatever leaves channels where they are; others with parameters are refused.
+#[test]
+fn colours_come_in_pytorch_s_order_or_not_at_all() {
+    let conv =
+        "type: 'Convolution' convolution_param { num_output: 3 kernel_size: 1 bias_term: false group: G }";
+    let [turned, grouped] = ["1", "3"].map(|group| conv.replace('G', group));
+    let fc = "type: 'InnerProduct' inner_product_param { num_output: 2 }";
+    let pool = "type: 'Pooling' pooling_param { kernel_size: 2 }";
+    for (kinds, is_turned) in [
+        (&[&turned[..], fc][..], true),
+        (
+            &[pool, "type: 'Power' power_param { scale: 2 }", "type: 'LRN'", "type: 'Dropout'", &turned, fc],
+            true,
+        ),
+        (&[fc], false),
+        (&["type: 'ReLU'", &grouped], false),
+        (&["type: 'BatchNorm'", &turned], false),
+        (&["type: 'PReLU'", &turned], false),
+        (&["type: 'Reshape' reshape_param { shape { dim: 0 dim: 3 dim: 0 dim: 0 } }", &turned], false),
+    ] {
+        let net = |order: &str| {
+            let mut text = format!(
+                "layer {{ name: 'data' type: 'ImageData' top: 'data' top: 'label' image_data_param {{ {order} }} }}\n"
+            );
+            for (index, kind) in kinds.iter().enumerate() {
+                let bottom = if index == 0 { "data".to_owned() } else { format!("l{}", index - 1) };
+                text += &format!("layer {{ name: 'l{index}' bottom: '{bottom}' top: 'l{index}' {kind} }}\n");
+            }
+            let spec = NetSpec::parse(Path::new("net.prototxt"), &text).unwrap();
+            let synthetic = Some(SyntheticData { shape: Some([3, 4, 4]), stand_in: true });
+            Net::new(&spec, &BuildOptions { device: Device::cpu(), seed: 1, synthetic }, false).unwrap()
+        };
+        let [bgr, rgb] = [net(""), net("is_rgb: true")];
+        let values = values(&rgb);
+        let expected = state_dict(&rgb, &values).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        save_tensors(&path, &expected, &BTreeMap::new()).unwrap();
+        let weights = Weights::load(&[path]).unwrap();
+        assert!(weights.copied(&rgb).unwrap().files[0].turned.is_empty());
+        if is_turned {
+            assert_eq!(weights.copied(&bgr).unwrap().files[0].turned.len(), 1);
+            assert!(state_dict(&bgr, &values).unwrap()[0].2 != expected[0].2, "a filter is turned");
+            continue;
+        }
+        let said = [
+            weights.copied(&bgr).unwrap_err().to_string(),
+            state_dict(&bgr, &values).unwrap_err().to_string(),
+        ];
+        let is_named =
+            |said: &String| said.contains("sees images as blue, green, red") && said.contains("layer 'l");
+        assert!(said.iter().all(is_named), "{said:?}");
+    }
 }
 
 /// Different values for each parameter of `net`, above 0.

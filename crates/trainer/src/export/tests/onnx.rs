@@ -168,6 +168,28 @@ fn a_net_is_a_graph_of_operators_with_its_weights() {
     assert_eq!(constants["norm.mean"], bytemuck::cast_slice::<f32, u8>(&means));
 }
 
+/// What stands between operators has a name of its own, whatever blobs are called.
+#[test]
+fn no_name_stands_twice() {
+    let text = [
+        INPUT.replace("top: 'data'", "top: 'fc/rows'"),
+        layer("BatchNorm", "norm", &["fc/rows"], ""),
+        layer("PReLU", "norm.mean", &["norm"], ""),
+        "layer { name: 'relu' type: 'ReLU' bottom: 'norm.mean' top: 'norm.mean' }\n".to_owned(),
+        layer("PReLU", "norm.mean.0/1/1", &["norm.mean"], ""),
+        layer("InnerProduct", "fc", &["norm.mean.0/1/1"], "inner_product_param { num_output: 3 }"),
+    ];
+    let (model, _) = export(&parse(&text.concat())).unwrap();
+    let graph = &model.messages(7)[0];
+    let made = operators(graph).into_iter().map(|(.., output)| output);
+    let constants = graph.messages(5).into_iter().map(|tensor| tensor.text(8));
+    let mut names: Vec<String> = made.chain(constants).chain(["fc/rows".to_owned()]).collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "{names:?}");
+}
+
 #[test]
 fn averages_over_windows_that_hang_over_do_not_count_what_lies_behind() {
     let pooled = |fields: &str| {

@@ -4,7 +4,7 @@ use super::{DATA, conv, head, layer};
 use crate::layers::{self, BuildOptions, SyntheticData};
 use crate::net::layout::{from_nchw, in_nchw};
 use crate::net::{Net, graph::Graph};
-use crate::snapshot::modules::{modules, reads_blue_first};
+use crate::snapshot::modules::{blue_first, modules};
 use crate::spec::{NetSpec, NetState};
 use std::path::Path;
 use tensor::{AxisOrder, Device, Format, TensorType};
@@ -90,8 +90,10 @@ fn modules_and_colours_are_those_of_the_file() {
                 graph.nodes.iter().any(|node| node.spec.pool.is_some()),
                 format.layout == AxisOrder::Nhwc
             );
-            let places = graph.nodes.iter().zip(modules(graph)).filter(|(node, _)| !node.params.is_empty());
-            places.map(|(node, module)| (module.place, reads_blue_first(graph, node))).collect::<Vec<_>>()
+            let places = modules(graph).into_iter().map(|module| module.place);
+            let places =
+                graph.nodes.iter().zip(places.zip(blue_first(graph).into_iter().map(Result::unwrap)));
+            places.filter(|(node, _)| !node.params.is_empty()).map(|(_, place)| place).collect::<Vec<_>>()
         });
         let place = |place: &str, blue| (place.to_owned(), blue);
         let [first, norm] = [place("features.0", true), place("features.1", false)];

@@ -155,6 +155,35 @@ fn what_has_one_name_and_two_forms_is_refused_and_nothing_changes() {
     }
 }
 
+/// Of two files the one that the head comes from knows what its outputs mean.
+#[test]
+fn classes_are_those_of_the_file_that_the_head_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, tensor: (&str, &[usize]), classes: &[&str]| {
+        let path = folder.path().join(name);
+        let bias = (tensor.0.replace(".0", ".1"), vec![tensor.1[0]], values(&tensor.1[..1], 1.0).into());
+        let tensors = [(tensor.0.to_owned(), tensor.1.to_vec(), values(tensor.1, 1.0).into()), bias];
+        let metadata = BTreeMap::from([(CLASSES.to_owned(), serde_json::to_string(classes).unwrap())]);
+        save_tensors(&path, &tensors, &metadata).unwrap();
+        path
+    };
+    let five = ["a", "b", "c", "d", "e"];
+    let head = file("head", ("fc.0", &[5, 12]), &five);
+    let body = file("body", ("conv.0", &FILTER), &["x", "y"]);
+    let other = file("other", ("fc.0", &[5, 12]), &["x", "y"]);
+    let running = Running::new(&net(&["conv", "fc"]));
+    let names = |files: &[&PathBuf]| {
+        let files: Vec<PathBuf> = files.iter().map(|&file| file.clone()).collect();
+        Weights::load(&files).unwrap().class_names(running.net()).unwrap()
+    };
+    assert_eq!(names(&[&head, &body]), five);
+    assert_eq!(names(&[&body, &head]), five);
+    assert_eq!(names(&[&head, &other]), [""; 0], "two names for five outputs");
+    assert_eq!(names(&[&body]), [""; 0]);
+    let weights = Weights::load(&[body]).unwrap();
+    assert!(weights.know("conv") && !weights.know("fc"));
+}
+
 /// A safetensors file as PyTorch writes it: elements of `dtype` with these bytes.
 fn foreign(path: &Path, tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) {
     let view = |(name, dtype, shape, bytes): &(&str, Dtype, &[usize], Vec<u8>)| {

@@ -1,6 +1,6 @@
 //! Layers of rate 0: they stay as they are, and cost no backward pass.
 
-use super::{SGD, losses, parameters, plain, residual, solver, start, start_on};
+use super::{SGD, losses, parameters, plain, residual, resume::histories, solver, start, start_on};
 use crate::testing::gpu;
 use cudnn_layers::conv::ConvOp;
 use memory::{Action, Buffer};
@@ -47,6 +47,29 @@ fn a_frozen_beginning_has_no_backward_pass_no_gradients_and_no_kernels_for_them(
     }
     let whole = start(solver(&plain(8), SGD));
     assert!(frozen.running.layout().report.arena < whole.running.layout().report.arena);
+}
+
+/// What is trained only now begins without momentum, and what is no longer trained needs none.
+#[test]
+fn layers_are_frozen_and_thawed_between_two_trainings() {
+    let folder = tempfile::tempdir().unwrap();
+    let begin = |name: &str, net: &str| {
+        let prefix = folder.path().join(name);
+        start(solver(net, &format!("{SGD} snapshot_prefix: '{}'", prefix.display())))
+    };
+    let (mut whole, mut frozen) =
+        (begin("whole", &plain(8)), begin("frozen", &freeze(&plain(8), &[("conv1", 2)])));
+    losses(&mut whole, 2);
+    frozen.restore(&whole.snapshot().unwrap()).unwrap();
+    assert_eq!(
+        (parameters(&frozen), histories(&frozen)[..] == histories(&whole)[2..]),
+        (parameters(&whole), true)
+    );
+    losses(&mut frozen, 2);
+    whole.restore(&frozen.snapshot().unwrap()).unwrap();
+    let (thawed, rest) = (histories(&whole), histories(&frozen));
+    assert!(thawed[..2].iter().flatten().all(|&momentum| momentum == 0.0) && thawed[2..] == rest);
+    losses(&mut whole, 1);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use super::{
     Prepared, Solver, assert_near, digits, head, layer, losses, parameters, plain, solver, start, start_on,
 };
-use crate::snapshot::{SolverState, Weights, load_solver_state, state_path};
+use crate::protobuf::Writer;
+use crate::snapshot::{SolverState, Weights, load_solver_state};
 use crate::testing::{FIRST_LOSSES, Forced, gpu, plan_options};
 use crate::{
     net::graph::Param, net::layout::ParamSpans, planning::PlanOrigin, solver::TestOutput, stop::Stop,
@@ -355,10 +356,10 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
     let folder = tempfile::tempdir().unwrap();
     images(folder.path());
     let mut solver = changed(folder.path(), ["", ""]).start().unwrap();
-    solver.spec.snapshot.prefix = folder.path().join("snapshot");
+    // In a folder that is not there.
+    solver.spec.snapshot.prefix = folder.path().join("made/snapshot");
     losses(&mut solver, 1);
-    solver.snapshot().unwrap();
-    let (state, _) = load_solver_state(&state_path(&folder.path().join("snapshot"), 1)).unwrap();
+    let (state, _) = load_solver_state(&solver.snapshot().unwrap()).unwrap();
     let notes = |replacement: [&str; 2], state: &SolverState| {
         let prepared = changed(folder.path(), replacement);
         prepared.training.resume_notes(prepared.run.nets(), state, (None, &PlanOrigin::Recorded))
@@ -407,6 +408,16 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
     assert_eq!(notes(["list.txt", "moved.txt"], &state), exactly);
     fs::write(folder.path().join("moved.txt"), list.replace("4.png 1", "4.png 2")).unwrap();
     assert_eq!(notes(["list.txt", "moved.txt"], &state), otherwise("the data of layer 'images'"));
+    // So does a mean image.
+    let settings = |name: &str, values: u8| {
+        let shape =
+            (1..).zip([1, 1, 6, 6]).fold(Writer::default(), |blob, (field, dim)| blob.number(field, dim));
+        fs::write(folder.path().join(name), shape.bytes(5, [values; 4 * 36]).finish()).unwrap();
+        let mean = format!("scale: 0.01 mean_file: '{}/{name}'", folder.path().display());
+        changed(folder.path(), ["scale: 0.01", &mean]).training.settings["layer 'images'"].clone()
+    };
+    assert_eq!(settings("mean", 0), settings("moved", 0));
+    assert_ne!(settings("mean", 0), settings("mean", 1));
 }
 
 /// `poly` counts to the end: with another one, every rate is another.

@@ -265,4 +265,15 @@ fn a_net_predicts_images_as_its_data_are() {
     );
     let kept = "type: 'ImageData' image_data_param { source: 'l' is_rgb: true new_height: 9 new_width: 8 }";
     assert_eq!(predicting(kept), (true, Some([9, 8])));
+    // Scores become probabilities whether a test has a loss or not.
+    let text =
+        "layer { name: 'data' type: 'ImageData' top: 'x' top: 'label' image_data_param { source: 'l' } }
+  layer { name: 'accuracy' type: 'Accuracy' bottom: 'x' bottom: 'label' top: 'accuracy' }
+  layer { name: 'relu' type: 'ReLU' bottom: 'x' top: 'y' }";
+    for (text, blob) in [(text.to_owned(), "x"), (text.replace("type: 'Accuracy'", "type: 'Eltwise'"), "y")] {
+        let (spec, scores) = net(&text).predicting(&["a.png".into()], 4, |_| Ok([3, 32, 32])).unwrap();
+        let last = spec.layers.last().unwrap();
+        assert_eq!((&last.bottoms[..], &last.tops[..]), (&[blob.to_owned()][..], &[scores][..]));
+        assert_eq!(last.kind, LayerKind::Softmax(crate::spec::SoftmaxParams { axis: 1 }));
+    }
 }
