@@ -1,8 +1,8 @@
 //! The cost tables of `data/profiles` that are part of the command.
 
 use super::words;
-use planner::{CostTable, DeviceHeader, Math};
-use std::io::Read;
+use planner::{CostTable, Math};
+use std::{collections::BTreeSet, io::Read};
 use tensor::Format;
 use trainer::data::unpacked;
 
@@ -58,23 +58,25 @@ impl Shipped {
     /// What was measured in this arithmetic and these formats.
     pub(super) fn table(&self, math: Math, formats: &[Format]) -> CostTable {
         let is_wanted = |of: &str| formats.iter().any(|&format| words(math, format) == of);
-        let mut tables = self.tables.iter().filter(|table| is_wanted(table.0)).map(|&(_, packed)| {
+        let tables = self.tables.iter().filter(|table| is_wanted(table.0)).map(|&(_, packed)| {
             let mut text = String::new();
             let read = unpacked(packed).and_then(|mut text_of| text_of.read_to_string(&mut text));
             read.expect("it was packed by gzip");
             CostTable::from_json_lines(&text).expect("it was written by `microbatch profile`")
         });
-        let mut all = tables.next().unwrap_or_default();
-        let mut dates = [all.device.date.clone(), all.device.date.clone()];
-        for table in tables {
-            let DeviceHeader { date, command, .. } = &table.device;
-            dates = [dates[0].clone().min(date.clone()), dates[1].clone().max(date.clone())];
-            if *command != all.device.command {
-                all.device.command.clear();
-            }
+        let mut dates = BTreeSet::new();
+        let all = tables.inspect(|table| {
+            dates.insert(table.device.date.clone());
+        });
+        let all = all.reduce(|mut all, table| {
+            // There is a command for each.
+            all.device.command.clear();
             all.merge(table).expect("they are of one device");
-        }
-        all.device.date = if dates[0] == dates[1] { dates[0].clone() } else { dates.join(" to ") };
+            all
+        });
+        let mut all = all.unwrap_or_default();
+        let ends: BTreeSet<&String> = dates.first().into_iter().chain(dates.last()).collect();
+        all.device.date = ends.into_iter().cloned().collect::<Vec<_>>().join(" to ");
         all
     }
 }

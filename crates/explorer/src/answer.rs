@@ -24,7 +24,9 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
         if options.limit < smallest {
             return Err(format!("keeping every feature map needs at least {}", smallest.exact()).into());
         }
-        let plan = fronts.plan_within(&room.limits(fronts, options.limit), options)?;
+        let mut plan = fronts.plan_within(&room.limits(fronts, options.limit), options)?;
+        // The curve's is a budget.
+        plan.options.limit = options.limit;
         (plan, both.each_ref().map(|fronts| room.budget_curve(fronts)))
     } else {
         (fronts.plan(options)?, both.each_ref().map(|fronts| fronts.curve(options.workspace_policy)))

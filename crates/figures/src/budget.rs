@@ -46,8 +46,11 @@ impl BudgetReport {
     /// Describes `plan`, which was made of `fronts` with what `room` leaves to each kernel within `budget`.
     pub fn new(budget: Bytes, room: &Room, fronts: &Fronts, plan: &Plan) -> Self {
         let limits: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.available).collect();
-        let equal: Vec<Bytes> = (0..limits.len()).map(|kernel| room.limit(kernel, budget)).collect();
-        let wr = fronts.equal_limit(&equal);
+        let enough_budget = room.enough_budget(fronts);
+        let wr = match enough_budget <= budget {
+            true => fronts.curve(WorkspacePolicy::Wr).points().last().copied(),
+            false => fronts.equal_limit(&limits),
+        };
         // Segments lie beside everything else, all the time.
         let wd_total = budget.saturating_sub(room.least());
         let divided =
@@ -69,7 +72,7 @@ impl BudgetReport {
             price_ms_per_mib: curve.price_ms_per_mib(budget),
             curve,
             smallest_budget: room.smallest_budget(fronts).0,
-            enough_budget: room.enough_budget(fronts),
+            enough_budget,
         }
     }
 }

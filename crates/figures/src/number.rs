@@ -59,7 +59,7 @@ pub(crate) fn percent(part: f64) -> String {
 /// The deviation of `value` from `reference`, as in `+3.1 %`.
 pub fn deviation(value: f64, reference: f64) -> String {
     or_dash((reference > 0.0).then(|| (value / reference - 1.0) * 1000.0), |tenths| {
-        // What is rounded to 0 has no sign.
+        // What is rounded to 0 is no loss.
         format!("{:+.1} %", tenths.round() / 10.0 + 0.0)
     })
 }

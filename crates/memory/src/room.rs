@@ -1,10 +1,10 @@
 //! How much workspace each kernel can have under a budget of device memory: what is free when it runs.
 //!
 //! Blobs and gradients come and go in the course of an iteration. A limit that is the same for all kernels has to fit
-//! the action where most is alive; here each kernel gets what its own action leaves free. Where everything has a place
-//! beside the fastest that this allows, that is all that is not alive. Else everything but workspaces is placed first
-//! and stays where it is, and a workspace lies in the largest hole of its action: both are what [`ArenaLayout`] does.
-//! Workspaces never meet, as no two actions compute at once.
+//! the action where most is alive; here each kernel gets what its own action leaves free. Where all of them can have
+//! their fastest in whatever places, they have. Else everything but workspaces is placed first and stays where it is, and
+//! a workspace lies in the largest hole of its action: both are what [`ArenaLayout`] does. Workspaces never meet, as no
+//! two actions compute at once.
 
 use crate::action::{Action, Buffer, Place, Residence};
 use crate::layout::ArenaLayout;
@@ -24,9 +24,6 @@ pub struct Room {
     beside: Beside,
     /// Of every kernel its action, and what is alive then beside its workspace.
     actions: Vec<(usize, u64)>,
-    /// Of every kernel the holes between the buffers that are alive at its action: (first, one past the last), the one
-    /// behind the last buffer open to the end.
-    holes: Vec<Vec<(u64, u64)>>,
 }
 
 impl Room {
@@ -51,8 +48,7 @@ impl Room {
         let alive = alive(beside.residences.iter());
         let actions: Vec<_> =
             steps.iter().map(|step| order[&action(step)]).map(|at| (at, alive[at])).collect();
-        let holes = actions.iter().map(|&(at, _)| beside.holes(at)).collect();
-        Self { base: ArenaLayout::base(&nets).0, beside, actions, holes }
+        Self { base: ArenaLayout::base(&nets).0, beside, actions }
     }
 
     /// The arena if no kernel had any workspace and all else is placed first.
@@ -68,20 +64,14 @@ impl Room {
     /// The largest workspace that a kernel can have within `budget` where all else is placed first; 0 if that lacks room
     /// for the rest.
     pub fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
-        largest(&self.holes[kernel], budget.saturating_sub(Bytes(self.base)))
+        largest(&self.beside.holes(self.actions[kernel].0), budget.saturating_sub(Bytes(self.base)))
     }
 
     /// What each kernel may have within `budget`, so that all of them can have the fastest configurations of `fronts`
     /// that this admits.
     pub fn limits(&self, fronts: &Fronts, budget: Bytes) -> Vec<Bytes> {
-        let all = |limit: fn(&Self, usize, Bytes) -> Bytes| {
-            (0..self.actions.len()).map(|kernel| limit(self, kernel, budget)).collect()
-        };
-        let free: Vec<Bytes> = all(Self::free);
-        let fastest = fronts.iter().zip(&free).map(|((_, set), &free)| set.fastest_within(free));
-        let fastest: Option<Vec<Bytes>> = fastest.map(|one| Some(one?.workspace())).collect();
-        let fits = fastest.is_some_and(|fastest| self.takes(&fastest) <= budget);
-        if fits { free } else { all(Self::limit) }
+        let limit = if self.enough_budget(fronts) <= budget { Self::free } else { Self::limit };
+        (0..self.actions.len()).map(|kernel| limit(self, kernel, budget)).collect()
     }
 
     /// The arena where each kernel has so much workspace.
@@ -92,7 +82,7 @@ impl Room {
 
     /// The smallest budget in which a kernel can have `workspace` where all else is placed first.
     pub fn budget(&self, kernel: usize, workspace: Bytes) -> Bytes {
-        self.least().max(Bytes(self.base + lowest_end(&self.holes[kernel], workspace)))
+        self.least().max(Bytes(self.base + lowest_end(&self.beside.holes(self.actions[kernel].0), workspace)))
     }
 
     /// The smallest budget with a plan of `fronts`, those of the kernels, and the kernel that sets it, unless it is what
@@ -106,7 +96,8 @@ impl Room {
                 needs = (budget, Some(kernel));
             }
         }
-        needs
+        let enough = self.enough_budget(fronts);
+        if enough < needs.0 { (enough, None) } else { needs }
     }
 
     /// The budget in which every kernel can have its fastest configuration.

@@ -160,7 +160,9 @@ fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool
         write_atomically(path, |file| file.write_all(kept.as_bytes()))?;
     }
     let file = OpenOptions::new().append(true).create(true).open(path)?;
-    // For others to see, where the file system has locks.
-    let _ = file.try_lock();
-    Ok((file, has_snapshot))
+    // Where the file system has locks.
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(io::Error::other("another training writes into it")),
+        _ => Ok((file, has_snapshot)),
+    }
 }

@@ -264,7 +264,10 @@ impl Training<'_> {
             self.save()?;
         }
         let since = self.solver.judge(loss);
-        self.remove_old();
+        // Where no test was due, none is made again: what lies there still names the best before.
+        if self.is_test_due(iteration) {
+            self.remove_old();
+        }
         if self.patience.is_some_and(|patience| since >= patience as u64) && !self.is_finished() {
             let best = self.solver.best().unwrap_or(0);
             self.has_converged = true;

@@ -36,7 +36,7 @@ pub(super) fn backward(cpu: &Cpu, f: Activation, seen: View<'_>, dy: Option<View
         Activation::Sigmoid => chain(cpu, seen, dy, to, #[inline(always)] |y, dy| y * (1.0 - y) * dy),
         Activation::TanH => chain(cpu, seen, dy, to, #[inline(always)] |y, dy| (1.0 - y * y) * dy),
         // Not 0 times an infinite power of 0.
-        Activation::Power { power: 0.0, .. } => chain(cpu, seen, dy, to, #[inline(always)] |_, _| 0.0),
+        Activation::Power { power: 0.0, .. } | Activation::Power { scale: 0.0, .. } => chain(cpu, seen, dy, to, #[inline(always)] |_, _| 0.0),
         Activation::Power { power, scale, shift } => {
             chain(cpu, seen, dy, to, |x, dy| power * scale * (shift + scale * x).powf(power - 1.0) * dy);
         }

@@ -51,7 +51,7 @@ pub fn forward(device: &Device, how: &Combination, inputs: &[View<'_>], relu: bo
 /// `dx (+)=` the gradient with respect to the input numbered `index`. A sum's does not look at `inputs`.
 ///
 /// # Panics
-/// If there is no such input.
+/// If there is no such input, or there are more than [`MOST_INPUTS`].
 pub fn backward(
     device: &Device,
     how: &Combination,

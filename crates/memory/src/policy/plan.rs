@@ -72,16 +72,8 @@ impl MemoryPlan {
         let report = layout.report.nets[0];
         let actions = layout.nets.into_iter().next().map(|net| net.schedule.actions).unwrap_or_default();
         let (device, host) = (report.transient, report.slab);
-        Ok(Self {
-            actions,
-            limits: workspace.clone(),
-            workspace,
-            fates,
-            device,
-            host,
-            timeline,
-            bound_ms: 0.0,
-        })
+        let limits = workspace.clone();
+        Ok(Self { actions, workspace, limits, fates, device, host, timeline, bound_ms: 0.0 })
     }
 
     /// How long an iteration takes if every cost is as given, in milliseconds.
@@ -178,8 +170,7 @@ impl<'a> Fitting<'a> {
         if plan.device > budget {
             return Err(self.below(plan.device));
         }
-        let free = self.free(budget);
-        let fastest = self.costs.workspaces(|node, pass| free[node][pass]);
+        let (free, fastest) = (self.free(budget), self.ideal(budget));
         for (_, (node, pass)) in self.kernels() {
             if fastest[node][pass] == plan.workspace[node][pass] {
                 plan.limits[node][pass] = free[node][pass];

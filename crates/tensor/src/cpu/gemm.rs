@@ -54,7 +54,7 @@ pub fn gemm(
     }
     assert!(n <= c_stride, "rows of the product overlap");
     check("the product", c, [m, n], [c_stride, 1]);
-    // SAFETY: the three checks above show that every element addressed with these extents and strides lies inside its
+    // SAFETY: the checks above show that every element addressed with these extents and strides lies inside its
     // slice; `c` is borrowed mutably, so it overlaps neither operand.
     // The library prefers columns of the product to lie together, so it is given the transpose: `c' = b' a'`.
     let multiply = |c: &mut [f32], parallelism| unsafe {

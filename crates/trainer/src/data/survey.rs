@@ -1,7 +1,7 @@
 //! A look at somebody's own images before a net is made for them: what can be read, of which classes, how light and
 //! colourful it is, and what is kept for validation.
 
-use super::image_data::{Entry, class_names, folder_entries, list_entries};
+use super::image_data::{Entry, class_names, folder_entries, is_image, list_entries};
 use super::{DataError, Sample, decode::decode_into, order::below, sorted_entries};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,9 @@ fn parts(source: &Path, root: &Path) -> Result<[Vec<Entry>; 2], DataError> {
     let own = VALIDATION.map(|name| source.join(name)).into_iter().find(|folder| folder.is_dir());
     let Some(own) = own.filter(|_| train.is_dir()) else {
         // A folder `train` of photos is a class.
-        let is_whole = sorted_entries(&train).is_ok_and(|inside| inside.iter().any(|path| path.is_dir()));
+        let is_whole = sorted_entries(&train).is_ok_and(|inside| {
+            inside.iter().any(|path| path.is_dir()) && !inside.iter().any(|path| is_image(path))
+        });
         let folder = if is_whole { &train } else { source };
         let entries = if source.is_dir() { folder_entries(folder)? } else { list_entries(source, root)? };
         return Ok([entries, Vec::new()]);

@@ -257,6 +257,7 @@ fn scales() -> Vec<Case> {
         two("", &[&[3, 4, 2, 2], &[4]]),
         two("scale_param { axis: 0 bias_term: true }", &[&[3, 4, 2, 2], &[3, 4]]),
         two("scale_param { axis: 0 }", &[&[3, 4], &[3]]),
+        two("", &[&[3, 4, 2, 3], &[4, 2, 3]]),
     ]
 }
 

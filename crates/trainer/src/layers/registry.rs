@@ -38,21 +38,21 @@ pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result
     make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error))
 }
 
-/// In which format a layer of this kind reads bottom number `bottom`, of this shape, in a net whose feature maps are of
-/// `format`. Where the bottom is of another, the graph puts a conversion before the layer.
-pub fn reads(kind: &LayerKind, bottom: usize, shape: &TensorType, format: Format) -> Format {
+/// In which format a layer reads bottom number `bottom`, of this shape, in a net whose feature maps are of `format`. Where the bottom is of another, the graph puts a conversion before the layer.
+pub fn reads(layer: &LayerSpec, bottom: usize, shape: &TensorType, format: Format) -> Format {
     use LayerKind::*;
     let of_files = format.in_order(AxisOrder::Nchw);
     // What reads channels side by side, or, along another axis, the order of the file.
     let along = |axis: i32| if axis_of(shape, axis) == Ok(1) { format } else { of_files };
-    match kind {
+    match &layer.kind {
         Convert | Split => shape.format(),
         // Such as labels, of which BF16 has no more than the first 256 exactly.
         _ if shape.rank() == 1 && shape.format() == Format::F32 => Format::F32,
         // Factors and labels are no feature maps.
         Scale(_) | SoftmaxWithLoss(_) | Accuracy(_) if bottom > 0 => Format::F32,
         Objective => Format::F32,
-        Scale(params) if params.num_axes == 1 => along(params.axis),
+        // A second bottom may be of several axes, in the order of the file.
+        Scale(params) if params.num_axes == 1 && layer.bottoms.len() == 1 => along(params.axis),
         Concat(params) => along(params.axis),
         Slice(params) => along(params.axis),
         LRN(params) if params.norm_region == Region::AcrossChannels => format,

@@ -118,6 +118,13 @@ impl Graph {
         if backward {
             graph.find_gradients(spec.force_backward);
         }
+        let is_read = |node: &&Node| {
+            matches!(node.spec.kind, LayerKind::SoftmaxWithLoss(_)) && graph.values[node.tops[0]].needs_diff
+        };
+        if let Some(node) = graph.nodes.iter().find(is_read) {
+            let message = "a layer that leads to a loss reads this one: weigh them by `loss_weight` instead";
+            return Err(NetError::layer(&node.spec, message));
+        }
         graph.alias_in_place();
         Ok((graph, layers))
     }
@@ -242,7 +249,7 @@ impl<'a> Builder<'a> {
             spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
         for (index, bottom) in bottoms.iter_mut().enumerate() {
             let shape = &self.graph.values[*bottom].shape;
-            let wanted = reads(&spec.kind, index, shape, self.format);
+            let wanted = reads(spec, index, shape, self.format);
             let blocks =
                 layer.convolution().filter(|_| self.is_data(*bottom)).and_then(|c| c.read_blocks(shape));
             *bottom = self.converted(spec, *bottom, (wanted, blocks))?;

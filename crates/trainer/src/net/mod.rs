@@ -335,7 +335,8 @@ impl Net {
         self.graph.nodes.iter().flat_map(move |node| {
             node.tops.iter().enumerate().filter_map(move |(top, &id)| {
                 let loss_weight = node.declaration.loss_weights.get(top).copied().unwrap_or(0.0);
-                self.graph.values[id].consumers.is_empty().then_some((id, loss_weight))
+                let is_read = !self.graph.values[id].consumers.is_empty();
+                (loss_weight != 0.0 || !is_read).then_some((id, loss_weight))
             })
         })
     }

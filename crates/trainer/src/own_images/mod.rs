@@ -123,14 +123,15 @@ impl Recipe {
             match &before.mean {
                 Mean::Values(known) => mean = wide(known),
                 Mean::Zero => mean.clear(),
-                // Not kept with the weights; the mean of these images is near it. Grey is as the decoder weighs colours.
-                Mean::File(_) if self.is_grey => {
-                    mean = vec![0.114 * mean[0] + 0.587 * mean[1] + 0.299 * mean[2]]
-                }
+                // Not kept with the weights; the mean of these images is near it.
                 Mean::File(_) => {}
             }
         } else if before.is_some_and(|before| before.scale == 1.0 && before.std.is_empty()) {
             std.clear();
+        }
+        // Grey is as the decoder weighs colours.
+        for values in [&mut mean, &mut std].into_iter().filter(|values| self.is_grey && values.len() == 3) {
+            *values = vec![0.114 * values[0] + 0.587 * values[1] + 0.299 * values[2]];
         }
         let values = |name: &str, values: &[f64]| -> String {
             values.iter().map(|value| format!(" {name}: {value:.3}")).collect()

@@ -80,9 +80,10 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Gives the parameters their first values. Parameters that nets share get the same from each.
+    /// Gives the parameters their first values. Those that nets share are filled as the first net says, which is trained:
+    /// it comes last.
     pub(crate) fn initialize(&mut self, seed: u64) -> Result<(), NetError> {
-        for net in 0..self.nets.len() {
+        for net in (0..self.nets.len()).rev() {
             for (id, param) in self.nets[net].graph().params.clone().into_iter().enumerate() {
                 let declaration = &param.declaration;
                 let span = self.layout.nets[net].params[id].data;

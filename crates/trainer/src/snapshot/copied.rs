@@ -41,7 +41,8 @@ static ONE: [u8; 4] = 1_f32.to_le_bytes();
 
 impl Weights {
     /// The names of the classes that `net` tells apart, in the order of their labels, from the file that its last
-    /// layer of outputs comes from; none where the data had none, and in files of other programs and of earlier versions.
+    /// layer of outputs comes from; none where the data had none, in files of other programs and of earlier versions, and
+    /// where there are more than outputs.
     ///
     /// # Errors
     /// As [`Weights::copied`], and names that cannot be read.
@@ -52,7 +53,7 @@ impl Weights {
         let file = copied.files.iter().rposition(|file| file.copied.contains(&head));
         let names =
             file.map(|file| self.0[file].json(CLASSES, "its class names are", |_: &Vec<String>| Ok(())));
-        Ok(names.transpose()?.flatten().filter(|names| names.len() == outputs).unwrap_or_default())
+        Ok(names.transpose()?.flatten().filter(|names| names.len() <= outputs).unwrap_or_default())
     }
 
     /// Whether a file has weights for a layer of this name.

@@ -79,8 +79,8 @@ pub(crate) fn blue_first(graph: &Graph) -> Vec<Result<bool, NetError>> {
             }
             kind => {
                 let message = format!(
-                    "this {} sees images as blue, green, red, and PyTorch's as red, green, blue; `is_rgb: true` in the \
-                     image_data_param, with means in that order, makes them alike",
+                    "this {} sees images as blue, green, red, and PyTorch's as red, green, blue; only a net that is \
+                     trained with `is_rgb: true` in the image_data_param, and means in that order, sees them so",
                     kind.type_name()
                 );
                 return Err(NetError::layer(&node.spec, message));

@@ -137,7 +137,7 @@ pub(super) fn settings(spec: &SolverSpec, net: &NetSpec, train: &Net) -> BTreeMa
         ("the number of ranks", digest(&spec.share.ranks)),
     ];
     let solver = solver.map(|(name, digest)| (name.to_owned(), digest)).into_iter();
-    let layers = net.layers.iter().map(|layer| (format!("layer '{}'", layer.name), layer_digest(layer)));
+    let layers = net.layers.iter().map(|layer| (format!("layer '{}'", layer.name), layer_digest(net, layer)));
     let data =
         train.sources().map(|(name, data)| (format!("the data of layer '{name}'"), digest(&data.digest())));
     solver.chain(layers).chain(data).collect()
@@ -145,7 +145,7 @@ pub(super) fn settings(spec: &SolverSpec, net: &NetSpec, train: &Net) -> BTreeMa
 
 /// Of what a layer computes. Its name is its key; in which states it takes part is decided; and where data come from
 /// does not matter if they are the same.
-fn layer_digest(layer: &LayerSpec) -> String {
+fn layer_digest(net: &NetSpec, layer: &LayerSpec) -> String {
     let LayerSpec { kind, bottoms, tops, loss_weights, params, propagate_down, .. } = layer;
     let mut kind = kind.clone();
     let transform = match &mut kind {
@@ -161,7 +161,8 @@ fn layer_digest(layer: &LayerSpec) -> String {
         _ => None,
     };
     if let Some(Mean::File(path)) = transform.map(|transform| &mut transform.mean) {
-        *path = digest(&read_regular(path)).into();
+        // Of one that is not there its name.
+        *path = read_regular(&net.resolve(&*path)).map_or(path.clone(), |bytes| digest(&bytes).into());
     }
     digest(&(kind, bottoms, tops, loss_weights, params, propagate_down))
 }

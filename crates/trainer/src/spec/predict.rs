@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 impl NetSpec {
     /// The net, of one phase, fed with the files `images`, `mini_batch` at once, transformed as its data; and the blob
     /// of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing. Without either
-    /// kind of softmax, there is one over what an accuracy reads, or over the last top.
+    /// kind of softmax, there is one over what an accuracy reads, or over the last top, unless that is a sigmoid's.
     /// `shape` says the channels, height and width of what the source of a `Data` layer holds.
     ///
     /// # Errors
@@ -64,6 +64,11 @@ impl NetSpec {
         }
         let last = net.layers.last().ok_or("it has no layers")?;
         let blob = measured.unwrap_or_else(|| last.tops[0].clone());
+        let is_ready =
+            |layer: &LayerSpec| matches!(layer.kind, LayerKind::Sigmoid(_)) && layer.tops.contains(&blob);
+        if net.layers.iter().any(is_ready) {
+            return Ok((net, blob));
+        }
         let (scores, kind) = (format!("{blob}, softmax"), LayerKind::Softmax(SoftmaxParams { axis: 1 }));
         let blobs = [vec![blob], vec![scores.clone()]];
         net.layers.push(LayerSpec::new(scores.clone(), kind, blobs, last.location.clone()));

@@ -250,3 +250,38 @@ fn nets_whose_shared_parameters_differ_are_refused() {
         "net 'net (TEST)': parameter 'ip.0' has the shape 12 64 (768), but 10 64 (640) in the net that is trained"
     );
 }
+
+/// Caffe's test nets take the parameters of the net that is trained, and never fill them.
+#[test]
+fn what_nets_share_begins_as_the_net_that_is_trained_says() {
+    let net = |filler: &str| {
+        let head = head("data", 10).replace("weight_filler { type: 'xavier' }", filler);
+        format!("name: 'net' {}{head}", digits(8))
+    };
+    let begun = |tested: &str| {
+        let text = format!(
+            "max_iter: 1 random_seed: 3 {SGD} test_iter: 1 test_interval: 1 train_net_param {{ {} }} test_net_param {{ {} }}",
+            net("weight_filler { type: 'xavier' }"),
+            net(tested)
+        );
+        parameters(&start(SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap()))
+    };
+    assert_eq!(begun(""), begun("weight_filler { type: 'xavier' }"));
+}
+
+/// Such as one for display: what is judged is the loss all the same.
+#[test]
+fn a_loss_that_a_layer_reads_is_an_output_and_one_that_leads_to_another_is_refused() {
+    let of = |fields: &str| {
+        let half = layer("Power", "half", "loss", "half", &format!("power_param {{ scale: 0.5 }} {fields}"));
+        let text = format!("{}{}{half}", digits(8), head("data", 10));
+        let spec = NetSpec::parse(Path::new("net.prototxt"), &text).unwrap().for_phase(Phase::Train);
+        Net::new(&spec, &BuildOptions { device: Device::cpu(), seed: 0, synthetic: None }, true)
+    };
+    let net = of("").unwrap();
+    let outputs: Vec<_> = net.outputs().map(|(id, weight)| (&*net.graph().values[id].name, weight)).collect();
+    assert!(net.has_loss());
+    assert_eq!(outputs, [("loss", 1.0), ("half", 0.0)]);
+    let error = of("loss_weight: 1").err().unwrap().to_string();
+    assert!(error.contains("layer 'loss': a layer that leads to a loss reads this one"), "{error}");
+}
