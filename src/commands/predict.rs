@@ -54,8 +54,9 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     if shape.dims().first() != Some(&batch) {
         return Err(refused(format!("'{scores}', a blob of shape {shape}, has no scores for each image")));
     }
-    weights.copied(&session.nets[0])?.complete()?;
-    let names = weights.class_names(&session.nets[0])?;
+    let copied = weights.copied(&session.nets[0])?;
+    copied.complete()?;
+    let names = weights.class_names(&session.nets[0], &copied)?;
     session.profile(&[], &mut console)?;
     let planned = session.plan(Recorded::default())?;
     let (run, _) = session.lay_out(&planned, &mut console)?;

@@ -47,7 +47,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let copied = weights.copied(&session.nets[0])?;
     console.text(&copied)?;
     copied.complete()?;
-    let names = weights.class_names(&session.nets[0])?;
+    let names = weights.class_names(&session.nets[0], &copied)?;
     let others = other_classes(&names, &session.nets[0]);
     header.warnings.extend(others.inspect(|warning| console.warn(warning)));
     session.profile(&[], &mut console)?;

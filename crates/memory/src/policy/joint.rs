@@ -35,19 +35,15 @@ const KNOWN: [usize; 2] = [4, 48];
 pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
     let unlimited_ms = costs.unlimited_ms(outline);
     let plain = Fitting::new(outline, costs, Schedule::plain(outline).actions);
-    let fastest = costs.workspaces(|_, _| Bytes::MAX);
-    let keep = plain.plan(fastest.clone(), Bytes::MAX)?;
-    if keep.device <= budget {
-        return Ok(MemoryPlan {
-            bound_ms: unlimited_ms.min(keep.planned_ms()),
-            ..plain.plan(fastest, budget)?
-        });
-    }
+    let keeping = match plain.plan(costs.workspaces(|_, _| Bytes::MAX), budget) {
+        Ok(keep) => return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep }),
+        Err(below) => below.floor,
+    };
     let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
     let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
     let mut without = Search::new(&ways[0]);
     let mut with = (costs.host > Bytes::ZERO).then(|| Search::new(&ways[1]));
-    let [step, finer] = STEPS.map(|part| (keep.device.0 as f64 * part) as u64);
+    let [step, finer] = STEPS.map(|part| (keeping.0 as f64 * part) as u64);
     let (from, fastest) = without.start(ways[0].all(false, true));
     let plans = both(
         || without.rise(budget, from, step),

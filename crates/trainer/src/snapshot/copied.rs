@@ -42,14 +42,14 @@ static ONE: [u8; 4] = 1_f32.to_le_bytes();
 impl Weights {
     /// The names of the classes that `net` tells apart, in the order of their labels, from the file that its last
     /// layer of outputs comes from; none where the data had none, in files of other programs and of earlier versions, and
-    /// where there are more than outputs.
+    /// where there are more than outputs. `copied` is what it takes of them.
     ///
     /// # Errors
-    /// As [`Weights::copied`], and names that cannot be read.
-    pub fn class_names(&self, net: &Net) -> Result<Vec<String>, SnapshotError> {
+    /// [`SnapshotError::Refused`] for names that cannot be read.
+    pub fn class_names(&self, net: &Net, copied: &CopiedWeights) -> Result<Vec<String>, SnapshotError> {
         let outputs = |node: &Node| Some((node.spec.name.clone(), node.spec.kind.outputs()?));
         let head = net.graph().nodes.iter().rev().find_map(outputs);
-        let (Some((head, outputs)), copied) = (head, self.copied(net)?) else { return Ok(Vec::new()) };
+        let Some((head, outputs)) = head else { return Ok(Vec::new()) };
         let file = copied.files.iter().rposition(|file| file.copied.contains(&head));
         let names =
             file.map(|file| self.0[file].json(CLASSES, "its class names are", |_: &Vec<String>| Ok(())));

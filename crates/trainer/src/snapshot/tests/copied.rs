@@ -174,7 +174,8 @@ fn classes_are_those_of_the_file_that_the_head_comes_from() {
     let running = Running::new(&net(&["conv", "fc"]));
     let names = |files: &[&PathBuf]| {
         let files: Vec<PathBuf> = files.iter().map(|&file| file.clone()).collect();
-        Weights::load(&files).unwrap().class_names(running.net()).unwrap()
+        let weights = Weights::load(&files).unwrap();
+        weights.class_names(running.net(), &weights.copied(running.net()).unwrap()).unwrap()
     };
     assert_eq!(names(&[&head, &body]), five);
     assert_eq!(names(&[&body, &head]), five);
