@@ -29,7 +29,8 @@ pub struct PlanningArgs {
     )]
     pub device_memory: Option<Bytes>,
     /// What decides which feature maps stay on the device: keep, vdnn-all or vdnn-conv (each with :m, kernels of least
-    /// workspace, or :p, the fastest), vdnn-dyn, accudnn, or joint, our own [default: joint where not everything fits]
+    /// workspace, or :p, the fastest), vdnn-dyn, accudnn, or joint, our own [default: joint where not everything fits
+    /// with the fastest kernels]
     #[arg(long, value_name = "POLICY", requires = "device_memory")]
     pub memory_policy: Option<MemoryPolicy>,
     /// How kernels get workspace: wr, wd, or ws, where the total is one arena that all kernels share [default: wr]

@@ -66,11 +66,20 @@ impl BatchSearch {
         options: &PlanOptions,
         mut largest: usize,
     ) -> Result<BatchReport, Error> {
-        let mut points: Vec<BatchPoint> = Vec::new();
+        let (mut points, mut too_many): (Vec<BatchPoint>, _) = (Vec::new(), largest + 1);
         // Kernels want some workspace, too.
         while points.is_empty() && largest > 0 {
             points.extend(self.point(origin, options, largest)?);
-            largest -= if points.is_empty() { largest.div_ceil(50) } else { 0 };
+            if points.is_empty() {
+                (largest, too_many) = (largest - largest.div_ceil(50), largest);
+            }
+        }
+        while largest > 0 && largest + 1 < too_many {
+            let middle = largest.midpoint(too_many);
+            match self.point(origin, options, middle)? {
+                Some(point) => (largest, points) = (middle, vec![point]),
+                None => too_many = middle,
+            }
         }
         let sizes: BTreeSet<usize> = (1..8).map(|part| largest * part / 8).filter(|&size| size > 0).collect();
         for size in sizes {

@@ -6,7 +6,7 @@ use crate::Error;
 use figures::{BudgetReport, ScheduleReport};
 use memory::policy::{BelowFloor, MemoryPolicy};
 use memory::{Action, ArenaLayout, Outline, Room};
-use planner::{Bytes, ConvOp, Fronts, Kernel, Plan, PlanOptions};
+use planner::{Bytes, ConvOp, Explanation, Fronts, Kernel, Plan, PlanOptions};
 use trainer::{Net, planning::Rates};
 
 /// A budget, and what it leaves to the kernels of a net.
@@ -42,15 +42,22 @@ impl<'k> Budget<'k> {
         }
         let limits = self.room.limits(&fronts, self.bytes);
         let mut plan = origin.plan(self.kernels, Some(&limits), options)?;
+        // Only behind the last buffer what is free grows with the budget, byte by byte.
+        for (index, planned) in plan.kernels.iter_mut().enumerate() {
+            if let Explanation::LacksWorkspace { configuration, lacking, .. } = &mut planned.explanation {
+                let needed = self.room.budget(index, configuration.workspace());
+                *lacking = needed.min(self.room.enough_budget(&fronts)).saturating_sub(self.bytes);
+            }
+        }
         // Wherever buffers lie: by that a plan is known when it is to be used again.
         plan.options.limit = self.limit();
         let report = BudgetReport::new(self.bytes, &self.room, &fronts, &plan);
         Ok((plan, report))
     }
 
-    /// The smallest budget in which everything stays.
-    pub(super) fn smallest(&self, origin: &Origin, options: &PlanOptions) -> Result<Bytes, Error> {
-        Ok(self.room.smallest_budget(&self.fronts(origin, options)?).0)
+    /// The budget in which everything stays, and every kernel is the fastest.
+    pub(super) fn enough(&self, origin: &Origin, options: &PlanOptions) -> Result<Bytes, Error> {
+        Ok(self.room.enough_budget(&self.fronts(origin, options)?))
     }
 
     fn fronts(&self, origin: &Origin, options: &PlanOptions) -> Result<Fronts, Error> {

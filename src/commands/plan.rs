@@ -65,7 +65,10 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
 fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<(), Error> {
     let NetArgs { phase, batch, .. } = args.net;
     let request = Request { phase, batch, notes, ..Request::new("plan", &args.planning, &args.run) };
-    let (mut session, header) = Session::open(&request, net_spec(&args.net)?, console)?;
+    let mut spec = net_spec(&args.net)?;
+    // One of two GPUs takes as much memory as one of a thousand.
+    spec.share.ranks = args.gpus.unwrap_or(1).min(2);
+    let (mut session, header) = Session::open(&request, spec, console)?;
     session.profile(&[], console)?;
     let planned = session.plan(Recorded::default())?;
     let scaling = args.gpus.map(|gpus| scaling(&mut session, &planned, (args.link, gpus))).transpose()?;
@@ -141,6 +144,9 @@ fn scaling(
         None => (0..outline.nodes.len()).map(|node| pass_ms(node, 0)).sum::<f64>() + costs.update_ms,
     };
     session.nets.insert(0, net);
+    if rest_ms + backward_ms <= 0.0 {
+        return Err(usage!("--gpus: this net computes nothing"));
+    }
     Ok(ScalingReport::new(link, gpus, &backward, (rest_ms, samples)))
 }
 

@@ -105,9 +105,8 @@ impl Session {
             false => stand_in(request.run.synthetic, &spec)?,
         };
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
-        spec.share = request.group.share();
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
-        let chosen = [layout, ranks_note(spec.share, &net)].into_iter().flatten();
+        let chosen = [layout, ranks_note(request.group.share(), &net)].into_iter().flatten();
         let header = Header {
             command: request.command,
             device: origin.report(),
@@ -268,7 +267,7 @@ impl Session {
     }
 
     /// The policy for memory, and its budget: that of a snapshot, else what is asked for, else ours where not
-    /// everything fits; nothing where everything stays on the device.
+    /// everything fits with the fastest kernels; nothing where everything stays on the device.
     fn goal(&self, recorded: &Recorded, budgets: Option<&[Budget<'_>]>) -> Result<Option<Goal>, Error> {
         let (Some(budget), Some(budgets)) = (self.planning.device_memory, budgets) else { return Ok(None) };
         let is_planned = recorded.plans.first().is_some_and(Option::is_some);
@@ -276,7 +275,7 @@ impl Session {
         let policy = match known {
             Some(policy) => policy,
             None if is_planned || !self.nets[0].is_training() => MemoryPolicy::Keep,
-            None if budgets[0].smallest(&self.origin, &self.options)? <= budget => MemoryPolicy::Keep,
+            None if budgets[0].enough(&self.origin, &self.options)? <= budget => MemoryPolicy::Keep,
             None => MemoryPolicy::Joint,
         };
         Ok((policy != MemoryPolicy::Keep).then_some(Goal { policy, budget }))

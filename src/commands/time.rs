@@ -9,7 +9,7 @@ use crate::{Console, Error, progress};
 use figures::{ActionSpan, BatchReport, Comparison, ProfilingReport};
 use planner::BatchSizePolicy;
 use serde::Serialize;
-use trainer::{Group, NetRun, time};
+use trainer::{Group, NetRun, spec::NetSpec, time};
 
 #[derive(Serialize)]
 struct Report {
@@ -35,7 +35,8 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     let NetArgs { phase, batch, .. } = *net;
     let request = Request { phase, batch, seed: *seed, notes, ..Request::new("time", planning, run) };
     let request = Request { group: group.clone(), ..request };
-    let (mut session, header) = Session::open(&request, net_spec(net)?, &mut console)?;
+    let spec = NetSpec { share: group.share(), ..net_spec(net)? };
+    let (mut session, header) = Session::open(&request, spec, &mut console)?;
     let chosen = session.options.batch_size_policy;
     let policies = match (args.compare, chosen) {
         (false, _) => vec![chosen],

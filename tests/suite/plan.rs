@@ -120,12 +120,13 @@ fn an_explanation_has_fronts_prices_and_a_curve() {
         assert!(explanation["price_ms_per_mib"].as_f64().unwrap() >= 0.0);
         assert_eq!(explanation["smallest_limit"].as_f64().unwrap(), limits[0]);
         let said = folder.succeed(&recorded(&format!("--batch 256 --explain {policy}")));
+        let of = if policy.contains("total") { "total" } else { "limit" };
         for part in [
             "chosen",
             "x faster but lacks ",
             "more workspace would save nothing",
-            "this plan's limit is here",
-            "smallest feasible limit",
+            &format!("this plan's {of} is here"),
+            &format!("smallest feasible {of}"),
         ] {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
@@ -165,7 +166,14 @@ fn several_gpus_run_what_was_planned() {
     let kernels_ms = |report: &Value| report["plan"]["time_ms"].as_f64().unwrap();
     let besides = [&divided, &limited].map(|report| step_ms(report) - kernels_ms(report));
     assert!(besides[0] > 0.0 && (besides[0] - besides[1]).abs() < 1e-9, "{besides:?}");
-    let scheduled = folder.json(&format!("{plan} --device-memory 950MiB"));
+    // What is added up is kept: 950 MiB are enough for one alone.
+    folder.json(&format!("{} --device-memory 950MiB", plan.replace(" --gpus 2", "")));
+    refused(
+        &folder,
+        &format!("{plan} --device-memory 950MiB"),
+        &["the smallest budget with a plan is 1.1 GiB"],
+    );
+    let scheduled = folder.json(&format!("{plan} --device-memory 1150MiB"));
     let planned_ms = scheduled["schedule"]["planned_ms"].as_f64().unwrap();
     assert!((step_ms(&scheduled) - planned_ms).abs() < 1e-9, "{planned_ms}");
 }
@@ -210,7 +218,8 @@ fn the_smallest_feasible_limit_is_named_with_its_kernel_and_does() {
 #[test]
 fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
     let folder = Folder::new();
-    let at = |budget: u64| folder.json(&recorded(&format!("--batch 256 --device-memory {budget} --explain")));
+    let keep = "--batch 256 --memory-policy keep --explain";
+    let at = |budget: u64| folder.json(&recorded(&format!("{keep} --device-memory {budget}")));
     let field = |report: &Value, name: &str| report["budget"][name].as_f64().unwrap();
     let most = at(200 << 30);
     let (smallest, enough) = (field(&most, "smallest_budget") as u64, field(&most, "enough_budget") as u64);
@@ -273,12 +282,12 @@ fn a_run_keeps_its_budget_of_memory() {
     let enough = free["runs"][0]["memory"]["arena"].as_u64().unwrap();
     let tight = folder.json(&format!("{time} --device-memory {}", enough - 4096));
     assert!(tight["runs"][0]["memory"]["arena"].as_u64().unwrap() <= enough - 4096);
-    let said = folder.succeed(&format!("{time} --device-memory {}", enough - 4096));
+    let said = folder.succeed(&format!("{time} --memory-policy keep --device-memory {}", enough - 4096));
     for part in ["WS by the schedule", "time suffers below", "not everything fits below"] {
         assert!(said.contains(part), "{part:?} is missing in:\n{said}");
     }
     // A training and a test do so, too; with its own plan, a training that resumes keeps it.
-    let train = "train --solver solver.prototxt --snapshot-prefix small --threads 2 --database db";
+    let train = "train --solver solver.prototxt --snapshot-prefix small --threads 2 --database db --memory-policy keep";
     let arena = |report: &Value| report["memory"]["arena"].as_u64().unwrap();
     let free = folder.json(&format!("{train} --max-iter 2 --device-memory 8GiB"));
     let budget = arena(&free) - 4096;

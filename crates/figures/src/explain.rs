@@ -4,7 +4,7 @@ use crate::number::{ms, price};
 use crate::{budget::BudgetReport, table::Table};
 use planner::{
     Bytes, Configuration, CostTable, Curve, DesirableSet, Explanation, Fronts, Kernel, Plan, PlanError,
-    PlannedKernel,
+    PlannedKernel, WorkspacePolicy,
 };
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt};
@@ -12,18 +12,23 @@ use std::{collections::BTreeSet, fmt};
 /// Most lines of a curve in text; JSON has all of them.
 const MOST_LINES: usize = 16;
 
+/// What WD divides.
+const TOTAL: &str = "total";
+
 /// A plan explained.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainReport {
     /// Every kernel, in the order of the plan.
     pub kernels: Vec<KernelExplanation>,
-    /// What `limit` and the curve are of: the `limit` of the workspace policy, or a `budget of device memory`.
+    /// What `limit` and the curve are of: the `limit` of each kernel or of the arena, the `total` of WD, or a `budget of
+    /// device memory`.
     pub of: &'static str,
     /// The plan's own.
     pub limit: Bytes,
     /// Planned time of all kernels as a function of the limit: where it falls, and to what.
     pub curve: Curve,
-    /// Milliseconds that each MiB more could save at best, at the plan's limit; `null` where nothing fits.
+    /// Milliseconds that each MiB more could save at best, at the plan's limit; of a total what it saves on average up to
+    /// where the relaxation changes. `null` where nothing fits.
     pub price_ms_per_mib: f64,
     /// The smallest limit with a plan.
     pub smallest_limit: Option<Bytes>,
@@ -63,7 +68,7 @@ impl ExplainReport {
         let explained = std::iter::zip(&plan.kernels, fronts.iter());
         Ok(Self {
             kernels: explained.map(|(planned, (_, front))| KernelExplanation::new(planned, front)).collect(),
-            of: "limit",
+            of: if policy == WorkspacePolicy::Wd { TOTAL } else { "limit" },
             limit,
             curve: fronts.curve(policy),
             price_ms_per_mib: fronts.price_ms_per_mib(policy, limit),
@@ -141,7 +146,7 @@ impl fmt::Display for KernelExplanation {
         writeln!(f, "{kernel}: {shape}, mini-batch {mini_batch}, up to {available} of workspace")?;
         writeln!(f, "{}", front_table(&self.front, self.chosen))?;
         writeln!(f, "  {}", self.explanation)?;
-        write!(f, "  {}", price(self.price_ms_per_mib))
+        write!(f, "  {}", price(self.price_ms_per_mib, "at most"))
     }
 }
 
@@ -163,6 +168,8 @@ impl fmt::Display for ExplainReport {
             };
             writeln!(f, "  the smallest feasible {of} is {}{kernel}", smallest.exact())?;
         }
-        write!(f, "  {}", price(self.price_ms_per_mib))
+        // Between two points of its curve there may be faster divisions, and none.
+        let how = if of == TOTAL { "about" } else { "at most" };
+        write!(f, "  {}", price(self.price_ms_per_mib, how))
     }
 }

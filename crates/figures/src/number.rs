@@ -64,12 +64,12 @@ pub fn deviation(value: f64, reference: f64) -> String {
     })
 }
 
-/// What more workspace would save, with three digits that count.
-pub(crate) fn price(ms_per_mib: f64) -> String {
+/// What more workspace would save, `about` or `at most`, with three digits that count.
+pub(crate) fn price(ms_per_mib: f64, how: &str) -> String {
     match ms_per_mib {
         price if price <= 0.0 => "more workspace would save nothing".to_owned(),
-        price if price < 0.001 => format!("one more MiB would save at most {price:.1e} ms"),
-        price => format!("one more MiB would save at most {price:.3} ms"),
+        price if price < 0.001 => format!("one more MiB would save {how} {price:.1e} ms"),
+        price => format!("one more MiB would save {how} {price:.3} ms"),
     }
 }
 

@@ -145,7 +145,8 @@ impl Plan {
         }
         Self {
             options: options.clone(),
-            time_ms: kernels.iter().map(PlannedKernel::time_ms).sum(),
+            // A sum of nothing is -0.
+            time_ms: kernels.iter().map(PlannedKernel::time_ms).sum::<f64>() + 0.0,
             undivided_time_ms: kernels.iter().map(|kernel| Some(kernel.undivided.as_ref()?.time_ms)).sum(),
             division,
             kernels,

@@ -56,6 +56,9 @@ pub struct Measurement {
     pub deterministic: bool,
 }
 
+/// No call takes a week.
+const LONGEST_MS: f64 = 1e9;
+
 fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
@@ -78,7 +81,9 @@ impl Measurement {
         let Self { time_ms, shared_ms, max_error, micro_batch: found, .. } = *self;
         let reason = if found != micro_batch || found == 0 {
             format!("was measured at micro-batch {found} in a group for micro-batch {micro_batch}")
-        } else if !(time_ms.is_finite() && time_ms >= 0.0) {
+        } else if self.algorithm.as_str().contains(char::is_control) {
+            "has a name that is no text".to_owned()
+        } else if !(0.0..LONGEST_MS).contains(&time_ms) {
             format!("has an impossible time of {time_ms} ms")
         } else if !(0.0..=time_ms).contains(&shared_ms) {
             format!("cannot share {shared_ms} ms of its {time_ms} ms among micro-batches")

@@ -173,9 +173,17 @@ impl CostTable {
             sorted.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms).then(a.workspace.cmp(&b.workspace)));
             let mut kept: Vec<Measurement> = Vec::new();
             for row in sorted {
-                if every_algorithm || !kept.iter().any(|faster| faster.is_as_good_as(&row)) {
-                    kept.push(Measurement { time_ms: four_digits(row.time_ms), ..row });
+                // Of several calls all but the first take as much.
+                let again_ms = |row: &Measurement| row.time_ms - row.shared_ms;
+                let is_better =
+                    |one: &Measurement| one.is_as_good_as(&row) && again_ms(one) <= again_ms(&row);
+                if every_algorithm || !kept.iter().any(is_better) {
+                    kept.push(row);
                 }
+            }
+            for row in &mut kept {
+                row.time_ms = four_digits(row.time_ms);
+                row.shared_ms = row.shared_ms.min(row.time_ms);
             }
             Some(Group { rows: kept, is_partial: *is_partial })
         })

@@ -61,6 +61,14 @@ fn a_transform_says_nothing_of_another_filter_and_nothing_of_another_operation()
     assert_eq!(estimator.error(&kernel(8, 3)), None, "a kernel alone has nothing to be told from");
 }
 
+#[test]
+fn what_does_not_run_on_a_kernel_is_not_estimated_for_more_samples_of_it() {
+    let mut table = table();
+    table.insert(kernel(16, 3), 8, vec![row("GEMM", 8, 20.0, 0)]).unwrap();
+    let rows = Estimator::new(&table).measure(&Request::all(kernel(16, 3), 16)).unwrap();
+    assert_eq!(rows, [row("GEMM", 16, 40.0, 0)], "FFT was recorded of a kernel like it only");
+}
+
 /// Of many shapes' engines the best would be far better than any that a shape has.
 #[test]
 fn engines_are_those_of_the_nearest_shape() {

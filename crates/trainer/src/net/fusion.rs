@@ -70,8 +70,11 @@ fn norm_of_sum(layers: &[LayerSpec], index: usize) -> Option<usize> {
         let LayerSpec { kind: LayerKind::BatchNorm(_), bottoms, .. } = &layers[*norm] else { return false };
         // Whoever writes its bottom once more could do so before the sum; and a layer reads no blob twice.
         let [bottom] = &bottoms[..] else { return false };
+        // Shared parameters are those of the first layer that has them, which in its new place might be another.
+        let is_shared = layers[*norm].params.iter().any(|param| param.name.is_some());
         layers.iter().filter(|layer| layer.tops.contains(bottom)).count() == 1
             && !sum.bottoms.contains(bottom)
+            && !is_shared
     };
     norms.filter(is_norm).max()
 }

@@ -107,6 +107,23 @@ impl Net {
         })
     }
 
+    /// Calls its parameters as `trained` calls those of the same layers, whichever layer has a shared one first here.
+    pub(crate) fn name_as(&mut self, trained: &Net) {
+        let places = |nodes: &[Node]| {
+            let of_node = |node: &Node| {
+                let numbered = node.params.iter().copied().enumerate();
+                numbered.map(|(at, param)| ((node.spec.name.clone(), at), param)).collect::<Vec<_>>()
+            };
+            nodes.iter().flat_map(of_node).collect::<HashMap<_, _>>()
+        };
+        let known = places(&trained.graph.nodes);
+        for (place, param) in places(&self.graph.nodes) {
+            if let Some(&other) = known.get(&place) {
+                self.graph.params[param].name.clone_from(&trained.graph.params[other].name);
+            }
+        }
+    }
+
     /// Whether there is something to make small.
     pub fn has_loss(&self) -> bool {
         self.outputs().any(|(_, weight)| weight != 0.0)

@@ -4,8 +4,9 @@
 //! (`layer1.0.conv1`) takes its weights: torchvision's ResNets, DenseNets and GoogLeNet. In a chain, such as AlexNet
 //! and VGG, it may also be `features.N` or `classifier.N`, where torchvision counts the layers of these two parts.
 
+use crate::NetError;
 use crate::net::graph::{Graph, Node};
-use crate::{NetError, spec::LayerKind};
+use crate::spec::{LayerKind, LayerSpec};
 
 /// The names that a layer's module may have.
 #[derive(Clone, Debug)]
@@ -103,9 +104,10 @@ pub(crate) fn turn(filter: &[u8], shape: &[usize]) -> Vec<u8> {
 fn norm_of(graph: &Graph, node: &Node) -> Option<usize> {
     let (LayerKind::Scale(_), &[bottom]) = (&node.spec.kind, &node.bottoms[..]) else { return None };
     let before = graph.values[bottom].producer;
-    let is_bare =
-        matches!(&graph.nodes[before].spec.kind, LayerKind::BatchNorm(norm) if norm.scale_bias.is_none());
-    is_bare.then_some(before)
+    let LayerSpec { kind, bottoms, pool, .. } = &graph.nodes[before].spec;
+    let is_bare = matches!(kind, LayerKind::BatchNorm(norm) if norm.scale_bias.is_none());
+    // With a sum or a pooling in it, that lies between them.
+    (is_bare && bottoms.len() == 1 && pool.is_none()).then_some(before)
 }
 
 /// Whether a layer is a module in a chain.

@@ -112,7 +112,9 @@ impl Training {
             spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size * spec.share.ranks);
         }
         for test in &spec.tests {
-            nets.push(Net::new(&net_spec(&test.net, &test.state, None)?, &options, false)?);
+            let mut net = Net::new(&net_spec(&test.net, &test.state, None)?, &options, false)?;
+            net.name_as(&nets[0]);
+            nets.push(net);
         }
         check_shared(&nets)?;
         let settings = settings::settings(&spec, &train_spec, &nets[0]);

@@ -131,7 +131,11 @@ fn method(solver: &mut Reader<'_>) -> Result<Method> {
     // The notation of 2014.
     let old = names.map(str::to_uppercase);
     let old = solver.word("solver_type", &old.each_ref().map(String::as_str))?;
-    Ok(METHODS[solver.word("type", &names)?.or(old).unwrap_or(0)].1)
+    let new = solver.word("type", &names)?;
+    match (old, new) {
+        (Some(_), Some(_)) => Err(solver.error_at("solver_type", "type says it already: give one of them")),
+        _ => Ok(METHODS[new.or(old).unwrap_or(0)].1),
+    }
 }
 
 /// Whether updates are divided by something that `delta` keeps above 0.

@@ -250,6 +250,8 @@ fn not_every_sum_is_part_of_a_batch_normalisation() {
     assert_eq!(count(&read, &sum(["bn", "reader"], ""), "sum"), all + 1, "two readers");
     let written = format!("{first}{}", layer("TanH", "tanh", "conv", "conv"));
     assert_eq!(count(&written, &sum(["bn", "other"], ""), "sum"), all + 1, "written again below");
+    let named = first.replace(AFFINE, &format!("param {{ name: 'mean' }} {AFFINE}"));
+    assert_eq!(count(&named, &sum(["bn", "other"], ""), "sum"), all, "parameters that another may share");
     let text = format!("{first}{}{}", sum(["bn", "other"], ""), head("sum"));
     let spec = NetSpec::parse(Path::new("net.prototxt"), &text).unwrap().for_phase(Phase::Train);
     let options = BuildOptions { device: Device::cpu(), seed: 1, synthetic: None };

@@ -301,6 +301,27 @@ fn state_dicts_of_pytorch_are_copied_by_module() {
     }
 }
 
+/// In training the sum is part of the normalisation, so that the scale seems to follow that.
+#[test]
+fn a_scale_behind_a_sum_is_a_module_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let sum = "layer { name: 'sum' type: 'Eltwise' bottom: 'norm' bottom: 'conv' top: 'sum' }\n";
+    let text = net(&["conv", "norm", "scale", "fc"])
+        .replace("bottom: 'norm' top: 'scale'", "bottom: 'sum' top: 'scale'");
+    let text = text.replace("layer { name: 'scale'", &format!("{sum}layer {{ name: 'scale'"));
+    let tensors =
+        [("norm.running_mean", 5.0), ("norm.running_var", 6.0), ("scale.weight", 3.0), ("scale.bias", 4.0)];
+    let path = folder.path().join("sum.safetensors");
+    let file = tensors.map(|(name, seed)| (name, Dtype::F32, &[3][..], bytes(&values(&[3], seed))));
+    foreign(&path, &file);
+    let mut running = Running::new(&text);
+    let copied = load(&mut running, std::slice::from_ref(&path)).unwrap();
+    assert_eq!(copied.files[0].skipped, Vec::<String>::new());
+    for (parameter_name, seed) in [("norm.0", 5.0), ("norm.1", 6.0), ("scale.0", 3.0), ("scale.1", 4.0)] {
+        assert_eq!(parameter(&running, parameter_name), values(&[3], seed), "{parameter_name}");
+    }
+}
+
 #[test]
 fn numbers_of_half_precision_are_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -269,6 +269,23 @@ fn what_nets_share_begins_as_the_net_that_is_trained_says() {
     assert_eq!(begun(""), begun("weight_filler { type: 'xavier' }"));
 }
 
+/// As in Caffe, whose test nets take the parameters of the layers of the same names.
+#[test]
+fn a_layer_whose_parameters_another_one_has_first_in_training_is_tested_as_it_is_trained() {
+    let shared = "param { name: 'w' } param { name: 'b' }";
+    let second = head("data", 10).replace("'InnerProduct'", &format!("'InnerProduct' {shared}"));
+    let first = second.replace("'ip'", "'first'").replace("'loss'", "'first_loss'");
+    let text = format!(
+        "max_iter: 1 {SGD} test_iter: 1 test_interval: 1 train_net_param {{ {0}{first}{second} }} test_net_param {{ {0}{second} }}",
+        digits(8)
+    );
+    let solver = start(SolverSpec::parse(Path::new("solver.prototxt"), &text).unwrap());
+    let names = |net: &Net| net.graph().params.iter().map(|param| param.name.clone()).collect::<Vec<_>>();
+    for net in solver.running.nets() {
+        assert_eq!(names(net), ["first.0", "first.1"]);
+    }
+}
+
 /// Such as one for display: what is judged is the loss all the same.
 #[test]
 fn a_loss_that_a_layer_reads_is_an_output_and_one_that_leads_to_another_is_refused() {

@@ -93,6 +93,7 @@ fn solvers_refuse_what_cannot_work() {
             2,
             "type is \"Adamax\", expected SGD, Nesterov, AdaGrad, RMSProp, AdaDelta, Adam or AdamW",
         ),
+        (least("type: 'SGD'\nsolver_type: ADAM"), 3, "type says it already: give one of them"),
         (least("type: 'AdaGrad'\nmomentum: 0.9"), 3, "momentum is 0.9, but must be 0 with the type AdaGrad"),
         (least("type: 'Adam' momentum2: 1"), 2, "momentum2 is 1, but must be from 0 to below 1"),
         (least("type: 'RMSProp' rms_decay: -1"), 2, "rms_decay is -1, but must be from 0 to below 1"),
