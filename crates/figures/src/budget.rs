@@ -22,7 +22,7 @@ pub struct BudgetReport {
     pub largest_limit: Bytes,
     /// Planned time of all kernels, each limited by what is free at its own step.
     pub time_ms: f64,
-    /// WR: the largest limit, the same for all kernels, that keeps the budget.
+    /// WR: the largest limit, the same for all kernels, that keeps the budget where all else lies as in this plan.
     pub wr_limit: Option<Bytes>,
     /// The time under it.
     pub wr_time_ms: Option<f64>,
@@ -88,7 +88,7 @@ impl fmt::Display for BudgetReport {
         let mut table = Table::new(["in the same memory", ">ms", ">this is faster by"]);
         table.row(["WS by the schedule (this plan)", &ms(self.time_ms), ""]);
         let wr = match self.wr_limit {
-            Some(limit) => format!("WR, {limit} for each kernel"),
+            Some(limit) => format!("WR, {limit} for each kernel, in the same places"),
             None => "WR: no limit for all fits".to_owned(),
         };
         let wd = format!("WD, {} divided among all", self.wd_total);
