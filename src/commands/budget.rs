@@ -43,10 +43,11 @@ impl<'k> Budget<'k> {
         let limits = self.room.limits(&fronts, self.bytes);
         let mut plan = origin.plan(self.kernels, Some(&limits), options)?;
         // Only behind the last buffer what is free grows with the budget, byte by byte.
+        let enough = self.room.enough_budget(&fronts);
         for (index, planned) in plan.kernels.iter_mut().enumerate() {
             if let Explanation::LacksWorkspace { configuration, lacking, .. } = &mut planned.explanation {
                 let needed = self.room.budget(index, configuration.workspace());
-                *lacking = needed.min(self.room.enough_budget(&fronts)).saturating_sub(self.bytes);
+                *lacking = needed.min(enough).saturating_sub(self.bytes);
             }
         }
         // Wherever buffers lie: by that a plan is known when it is to be used again.

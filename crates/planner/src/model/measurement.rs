@@ -92,6 +92,6 @@ impl Measurement {
         } else {
             return Ok(());
         };
-        Err(Unusable(format!("{} {reason}", self.algorithm)))
+        Err(Unusable(format!("{} {reason}", self.algorithm.as_str().escape_debug())))
     }
 }

@@ -251,6 +251,11 @@ fn corrupt_lines_are_named_by_number() {
         line("\"time_ms\":", "\"time_ms\":-")
             .ends_with("GEMM has an impossible time of -0.7333333333333334 ms")
     );
+    assert!(line("\"time_ms\":", "\"time_ms\":1000000000").contains(" has an impossible time of "));
+    assert!(
+        line("\"algorithm\":\"GEMM\"", "\"algorithm\":\"GEMM\\u001b[2J\"")
+            .ends_with("GEMM\\u{1b}[2J has a name that is no text")
+    );
     assert!(
         line("\"time_ms\":0", "\"time_ms\":null,\"x\":0")
             .starts_with("cost table, line 4: invalid type: null")
