@@ -65,7 +65,8 @@ pub(crate) fn of_rank(name: &str, local_rank: usize) -> Result<String, Error> {
 /// A GPU whose products may round to TF32 if `tf32`, with feature maps of this format.
 fn open_gpu(ordinal: usize, tf32: bool, format: Format) -> Result<Device, Error> {
     let gpus = cuda::probe().map_err(|absent| usage!("--device cuda:{ordinal}: {absent}"))?;
-    let cuda = gpus.open(ordinal).map_err(trainer::NetError::from)?.with_tf32(tf32);
+    let mut cuda = gpus.open(ordinal).map_err(trainer::NetError::from)?;
+    (cuda.tf32, cuda.format) = (tf32, format);
     let [major, minor] = cuda.info().compute_capability;
     if format.dtype == ElementType::Bf16 && major < 8 {
         return Err(usage!(
@@ -73,7 +74,7 @@ fn open_gpu(ordinal: usize, tf32: bool, format: Format) -> Result<Device, Error>
             cuda.info().name
         ));
     }
-    Ok(Device::Cuda(cuda.with_format(format)))
+    Ok(Device::Cuda(cuda))
 }
 
 /// Whether `--device` names a GPU: one that [`open`] would open, or one whose measurements are recorded.
@@ -146,8 +147,8 @@ impl DeviceReport {
                 id: format!("cuda:{}", cuda.info().ordinal),
                 name: cuda.info().to_string(),
                 versions: cudnn_layers::cudnn::versions(cuda),
-                math: if cuda.allows_tf32() { "tf32" } else { "fp32" },
-                format: cuda.format().to_string(),
+                math: if cuda.tf32 { "tf32" } else { "fp32" },
+                format: cuda.format.to_string(),
             },
         }
     }

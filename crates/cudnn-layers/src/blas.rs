@@ -1,6 +1,6 @@
 //! The one file that calls cuBLAS: products of matrices in single precision, or of BF16 added up in it.
 
-use crate::status_call::{status_call, status_name};
+use crate::status_call::{StatusName, status_call, status_name};
 use cudarc::cublas::sys;
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
 use tensor::cuda::{Cuda, CudaError, Library, Stream};
@@ -20,7 +20,7 @@ macro_rules! call {
 
 fn name(status: c_uint) -> String {
     // SAFETY: the library is there, for it has just returned the status.
-    let function = unsafe { sys::culib().get::<*const c_void>(b"cublasGetStatusName\0") };
+    let function = unsafe { sys::culib().get::<StatusName>(b"cublasGetStatusName\0") };
     // SAFETY: this is what the function is.
     unsafe { status_name(function.ok().map(|symbol| *symbol), status) }
 }
@@ -34,30 +34,18 @@ pub(crate) struct Cublas {
 // SAFETY: cuBLAS lets any thread use a handle, one at a time; there is one `Cublas` per handle, and it is not `Sync`.
 unsafe impl Send for Cublas {}
 
-/// A factor: `rows x columns` elements as the product sees it, stored in row-major order as they are or transposed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Factor<'a> {
-    /// The elements.
-    pub(crate) view: View<'a>,
-    /// Whether the transpose is what is stored.
-    pub(crate) transposed: bool,
-}
+/// A factor: `rows x columns` elements as the product sees it, stored in row-major order; and whether the transpose is
+/// what is stored.
+pub(crate) type Factor<'a> = (View<'a>, bool);
 
 /// Launches `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`, all in row-major order, and does not
 /// wait for it. `c` may be several such matrices, one behind the other: a factor that is only one is a factor of all.
 /// With `tf32`, single precision may be rounded to TF32. A failure is kept for [`Cuda::check`].
-pub(crate) fn product(
-    cuda: &Cuda,
-    tf32: bool,
-    [m, n, k]: [usize; 3],
-    a: Factor<'_>,
-    b: Factor<'_>,
-    c: Out<'_>,
-) {
+pub(crate) fn product(cuda: &Cuda, tf32: bool, [m, n, k]: [usize; 3], [a, b]: [Factor<'_>; 2], c: Out<'_>) {
     if c.to.is_empty() {
         return;
     }
-    let lens = [a.view.len(), b.view.len(), c.to.len()];
+    let lens = [a.0.len(), b.0.len(), c.to.len()];
     let count = lens[2] / (m * n);
     let fits = |len, one| [one, count * one].contains(&len);
     let all_fit = fits(lens[0], m * k) && fits(lens[1], k * n) && lens[2] == count * m * n;
@@ -65,8 +53,8 @@ pub(crate) fn product(
     // The scratch stays ours until all of the product is launched: cuBLAS may need several kernels for it.
     let asked = cuda.with_library(|cublas: &mut Cublas| {
         cuda.scratch(|scratch| {
-            cublas.prepare(tf32 && a.view.format().dtype == ElementType::F32, scratch)?;
-            cublas.product([m, n, k], count, a, b, c)
+            cublas.prepare(tf32 && a.0.format().dtype == ElementType::F32, scratch)?;
+            cublas.product([m, n, k], count, [a, b], c)
         })
     });
     cuda.note(asked);
@@ -93,25 +81,23 @@ impl Cublas {
         &mut self,
         [m, n, k]: [usize; 3],
         count: usize,
-        a: Factor<'_>,
-        b: Factor<'_>,
+        [(a, a_transposed), (b, b_transposed)]: [Factor<'_>; 2],
         Out { to: c, accumulate }: Out<'_>,
     ) -> Result<(), CudaError> {
         let (one, beta) = (1.0f32, if accumulate == Accumulate::Add { 1.0f32 } else { 0.0 });
         let [one, beta]: [*const c_void; 2] = [(&raw const one).cast(), (&raw const beta).cast()];
         // What is stored row by row, cuBLAS reads as the transpose column by column: it computes c^T = b^T a^T.
-        let operation = |factor: Factor<'_>| match factor.transposed {
+        let [of_a, of_b] = [a_transposed, b_transposed].map(|transposed| match transposed {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
             false => sys::cublasOperation_t::CUBLAS_OP_N,
-        };
-        let [of_a, of_b] = [operation(a), operation(b)];
-        let (row_of_a, row_of_b) = (if a.transposed { m } else { k }, if b.transposed { k } else { n });
+        });
+        let (row_of_a, row_of_b) = (if a_transposed { m } else { k }, if b_transposed { k } else { n });
         // From one matrix to the next.
         let step = |len, one| if len == one { 0 } else { one as c_longlong };
-        let steps = [step(a.view.len(), m * k), step(b.view.len(), k * n), (m * n) as c_longlong];
+        let steps = [step(a.len(), m * k), step(b.len(), k * n), (m * n) as c_longlong];
         let [m, n, k, row_of_a, row_of_b, count] = extents([m, n, k, row_of_a, row_of_b, count])?;
-        let [type_a, type_b, type_c] = [a.view.format(), b.view.format(), c.format()].map(data_type);
-        let (from_a, from_b) = (a.view.numbers() as *const c_void, b.view.numbers() as *const c_void);
+        let [type_a, type_b, type_c] = [a.format(), b.format(), c.format()].map(data_type);
+        let (from_a, from_b) = (a.numbers() as *const c_void, b.numbers() as *const c_void);
         let to = c.numbers() as *mut c_void;
         // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of
         // the lengths that the extents and steps say (the caller's assertion) and of the types that the views are

@@ -243,6 +243,13 @@ struct Extents {
     __device__ __forceinline__ u64 len() const { return outer * axis.divisor * inner.divisor; }
 };
 
+/// Whether all these blobs can be moved in packs of what lies side by side: of channels, or of one plane's elements.
+template <int COUNT>
+__device__ __forceinline__ bool in_packs(const Extents& e, const real* const (&from)[COUNT], const real* to) {
+    u64 beside = CHANNELS_LAST ? e.axis.divisor : e.inner.divisor;
+    return beside % PACK == 0 && aligned<PACK>(from) && aligned<PACK>({to});
+}
+
 /// How many neighbouring channels a function is asked for: each gets its own factors.
 template <int W>
 struct Width {};
@@ -366,12 +373,6 @@ __device__ __forceinline__ void each_column(const Extents& e, Body body) {
         u64 channel = base + threadIdx.x % lanes * W;
         body(lanes, base, channel < end ? channel : 0, channel < end);
     }
-}
-
-/// Whether all these blobs can be moved in packs of channels.
-template <int COUNT>
-__device__ __forceinline__ bool in_packs(const Extents& e, const real* const (&from)[COUNT], const real* to) {
-    return e.axis.divisor % PACK == 0 && aligned<PACK>(from) && aligned<PACK>({to});
 }
 
 /// The rows of a thread, if so many threads share one: the first, and how far it is from one to the next.
@@ -671,17 +672,11 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
     }
 }
 
-/// Whether the planes of all these blobs can be read in packs.
-template <int COUNT>
-__device__ __forceinline__ bool planes_aligned(const Extents& e, const real* const (&blobs)[COUNT]) {
-    return e.inner.divisor % PACK == 0 && aligned<PACK>(blobs);
-}
-
 /// `to[i] (+)= op(0, the inputs' elements i)` over all elements of a channel, by one block.
 template <int INPUTS, class Op>
 __device__ __forceinline__ void channel_map(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e,
                                             u64 channel, Op op) {
-    if (planes_aligned(e, from) && aligned<PACK>({to})) {
+    if (in_packs(e, from, to)) {
         thread_map(ChannelWalk<PACK>(e, channel, 0, e.outer), from, to, add, op);
     } else {
         thread_map(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, op);
@@ -693,7 +688,7 @@ template <bool WRITES, int INPUTS, int SUMS, class Terms>
 __device__ void channel_sums(const real* const (&from)[INPUTS], real* to, const Extents& e, u64 channel, u64 first,
                              u64 last, double (&sums)[SUMS], Terms terms) {
     for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
-    if (planes_aligned(e, from) && (!WRITES || aligned<PACK>({to}))) {
+    if (in_packs(e, from, WRITES ? to : nullptr)) {
         thread_sums<PACK, WRITES>(ChannelWalk<PACK>(e, channel, first, last), from, to, sums, terms);
     } else {
         thread_sums<1, WRITES>(ChannelWalk<1>(e, channel, first, last), from, to, sums, terms);

@@ -123,15 +123,12 @@ pub(crate) fn for_each_plane(
     blob: &mut [f32],
     body: impl Fn(usize, Range<usize>, &mut [f32]) + Sync,
 ) {
-    let inner = extents.inner;
-    inlined!(
-        for_each_run(cpu, extents.outer * extents.axis, items_per_task(inner), [blob]),
-        |planes, [blob]| {
-            for (plane, elements) in planes.zip(blob.chunks_exact_mut(inner.max(1))) {
-                body(plane % extents.axis, plane * inner..(plane + 1) * inner, elements);
-            }
+    let &AxisExtents { outer, axis, inner } = extents;
+    inlined!(for_each_run(cpu, outer * axis, items_per_task(inner), [blob]), |planes, [blob]| {
+        for (plane, elements) in planes.zip(blob.chunks_exact_mut(inner.max(1))) {
+            body(plane % axis, plane * inner..(plane + 1) * inner, elements);
         }
-    );
+    });
 }
 
 /// Rows of one width, a fixed distance apart, of a blob that several tasks write.
@@ -164,18 +161,15 @@ pub(crate) fn for_each_channel<const OUTPUTS: usize>(
     body: impl Fn(usize, RowsMut<'_>, [Option<&mut f32>; OUTPUTS]) + Sync,
 ) {
     assert_eq!(blob.len(), extents.len(), "the blob's length");
-    let blob = SharedMut::new(blob);
-    inlined!(
-        for_each_run(cpu, extents.axis, items_per_task(extents.per_index()), outputs),
-        |channels, mut outputs| {
-            for (index, channel) in channels.enumerate() {
-                let (start, stride) = (channel * extents.inner, extents.axis * extents.inner);
-                let planes = RowsMut { blob, start, stride, width: extents.inner };
-                let outputs = outputs.each_mut().map(|output| output.get_mut(index));
-                body(channel, planes, outputs);
-            }
+    let (blob, run) = (SharedMut::new(blob), items_per_task(extents.per_index()));
+    inlined!(for_each_run(cpu, extents.axis, run, outputs), |channels, mut outputs| {
+        for (index, channel) in channels.enumerate() {
+            let (start, stride) = (channel * extents.inner, extents.axis * extents.inner);
+            let planes = RowsMut { blob, start, stride, width: extents.inner };
+            let outputs = outputs.each_mut().map(|output| output.get_mut(index));
+            body(channel, planes, outputs);
         }
-    );
+    });
 }
 
 /// Calls `body(outer index, columns, the block of every output by rows)` for every block of at most `width` columns of

@@ -8,14 +8,6 @@ const CHAINS: usize = 64;
 /// Elements summed in single precision before the partial sum joins a double.
 const RUN: usize = 4096;
 
-/// The sums of `terms` of the elements at each place, over slices of one length.
-pub(crate) fn sums<const INPUTS: usize, const COUNT: usize>(
-    inputs: [&[f32]; INPUTS],
-    terms: impl Fn([f32; INPUTS]) -> [f32; COUNT],
-) -> [f64; COUNT] {
-    channel_sums(&AxisExtents { outer: 1, axis: 1, inner: inputs[0].len() }, 0, inputs, terms)
-}
-
 /// The sums of `terms` of the elements at each place, over one channel of `outer x axis x inner` blobs.
 pub(crate) fn channel_sums<const INPUTS: usize, const COUNT: usize>(
     extents: &AxisExtents,

@@ -45,37 +45,40 @@ pub(crate) fn of_type(blobs: &[Option<View<'_>>]) -> usize {
     }
 }
 
-/// The place in `SOURCES` of what is for blobs that are seen as `extents`, and, if their channels lie side by side, the
-/// grids of CUDA kernels that go through rows of them.
-pub(crate) fn of_channels(
-    cuda: &Cuda,
-    blobs: &[Option<View<'_>>],
-    extents: &AxisExtents,
-) -> (usize, Option<RowGrids>) {
-    let place = of_type(blobs);
-    match extents.inner {
-        1 => (place + 1, Some(RowGrids::new(cuda.multiprocessors(), extents))),
-        _ => (place, None),
-    }
+/// The place in `SOURCES` of what is for blobs that are seen as `extents`, and the grids of CUDA kernels that go
+/// through them; where no pixels lie beside each other, channels do.
+pub(crate) fn of_channels(cuda: &Cuda, blobs: &[Option<View<'_>>], extents: &AxisExtents) -> (usize, Grids) {
+    (of_type(blobs) + usize::from(extents.inner == 1), Grids::new(cuda.info().multiprocessors, extents))
 }
 
 /// `COLUMNS` and `SUM_THREADS` of `common.cuh`.
 const COLUMNS: usize = 64;
 const SUM_THREADS: u32 = 512;
 
-/// Grids of a block for each of so many channels and parts of rows.
+/// The grids for blobs that are seen from their channels.
 #[derive(Clone, Copy)]
-pub(crate) struct RowGrids {
-    /// Of sums: a large block per multiprocessor, so that there is little to add up at the end; those of one channel
-    /// wait for each other.
-    sums: Grid,
-    /// Of maps: enough to keep memory busy to the end, each large enough to make good for reading its channels'
-    /// factors.
-    map: Grid,
+pub(crate) struct Grids {
+    /// Of sums, with a block for each channel, or so many of them, and part of the samples.
+    pub(crate) sums: Grid,
+    /// Of maps.
+    pub(crate) map: Grid,
 }
 
-impl RowGrids {
+impl Grids {
     fn new(multiprocessors: u32, extents: &AxisExtents) -> Self {
+        if extents.inner == 1 {
+            return Self::of_rows(multiprocessors, extents);
+        }
+        let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
+        let blocks = [channels, parts(multiprocessors, extents), 1];
+        Self { sums: Grid { blocks, threads: THREADS, at_once: false }, map: tiles(extents.len()) }
+    }
+
+    /// Where channels lie side by side, both with a block for each of so many channels and parts of rows. Of sums a
+    /// large one per multiprocessor, so that there is little to add up at the end; those of one channel wait for each
+    /// other. Of maps enough to keep memory busy to the end, each large enough to make good for reading its channels'
+    /// factors.
+    fn of_rows(multiprocessors: u32, extents: &AxisExtents) -> Self {
         let columns = extents.axis.div_ceil(COLUMNS).max(1);
         let of_column = extents.len() / columns;
         let grid = |blocks: usize, least: usize, threads| {
@@ -88,11 +91,6 @@ impl RowGrids {
         let sums = grid(multiprocessors, BLOCK_LEN, SUM_THREADS);
         Self { sums: Grid { at_once: sums.blocks[1] > 1, ..sums }, map: grid(blocks, TILE, THREADS) }
     }
-}
-
-/// The grid of a map over a blob: that of its rows, if it has them.
-pub(crate) fn map_grid(extents: &AxisExtents, rows: Option<RowGrids>) -> Grid {
-    rows.map_or_else(|| tiles(extents.len()), |rows| rows.map)
 }
 
 /// Where an operand begins, null for none.
@@ -192,8 +190,7 @@ fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
     wanted.min(extents.per_index() / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024)) as u32
 }
 
-/// Launches `sums(args.., double* partials)`, which adds up at most two sums for each channel by `sum_channels`, on the grid of
-/// `rows` if there is one.
+/// Launches `sums(args.., double* partials)`, which adds up at most two sums for each channel by `sum_channels`.
 ///
 /// # Safety
 /// As [`Cuda::launch`].
@@ -204,14 +201,10 @@ pub(crate) unsafe fn launch_sums(
     cuda: &Cuda,
     source: &'static Source,
     sums: &'static str,
-    (extents, rows): (&AxisExtents, Option<RowGrids>),
+    (extents, grid): (&AxisExtents, Grid),
     scratch: ViewMut<'_>,
     args: &[Arg<'_>],
 ) {
-    let channels = u32::try_from(extents.axis).expect("a GPU has fewer than 2^32 blocks");
-    let blocks = || [channels, parts(cuda.multiprocessors(), extents), 1];
-    let grid =
-        rows.map_or_else(|| Grid { blocks: blocks(), threads: THREADS, at_once: false }, |rows| rows.sums);
     let [counters, parts, _] = grid.blocks;
     let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
     assert!(
@@ -258,7 +251,7 @@ mod tests {
         assert_eq!(parts(2, 1, 1 << 20), 2);
         assert_eq!(parts(0, 5, 0), 1);
         let rows = |outer, axis| {
-            let RowGrids { sums, map } = RowGrids::new(132, &AxisExtents { outer, axis, inner: 1 });
+            let Grids { sums, map } = Grids::new(132, &AxisExtents { outer, axis, inner: 1 });
             [sums, map].map(|grid| [grid.blocks[0], grid.blocks[1]])
         };
         assert_eq!(rows(256 * 56 * 56, 64), [[1, 132], [1, 1568]]);

@@ -66,17 +66,16 @@ macro_rules! inferred {
 
 pub(crate) use {inferred, status_call};
 
+/// What gives a library's name for a status, an enum of C, which is passed as an integer is.
+pub(crate) type StatusName = unsafe extern "C" fn(c_uint) -> *const c_char;
+
 /// A library's name for a status, also for one that is newer than this program, as its own `function` tells.
 ///
 /// # Safety
-/// `function`, if there is one, takes an enum of C and returns a text that lives as long as the library, for any value.
-pub(crate) unsafe fn status_name(function: Option<*const c_void>, status: c_uint) -> String {
+/// `function`, if there is one, returns a text that lives as long as the library, for any value.
+pub(crate) unsafe fn status_name(function: Option<StatusName>, status: c_uint) -> String {
     let Some(function) = function else { return format!("status {status}") };
-    // SAFETY: the caller's promise; an enum of C is passed as an integer is.
-    let name = unsafe {
-        let name =
-            std::mem::transmute::<*const c_void, unsafe extern "C" fn(c_uint) -> *const c_char>(function);
-        CStr::from_ptr(name(status))
-    };
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(function(status)) };
     name.to_string_lossy().into_owned()
 }

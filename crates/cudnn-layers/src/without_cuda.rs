@@ -9,14 +9,7 @@ fn none() -> ! {
     unreachable!("a build without CUDA opens no GPU")
 }
 
-/// As in a build with CUDA.
-#[allow(dead_code)]
-pub(crate) struct Factor<'a> {
-    pub(crate) view: View<'a>,
-    pub(crate) transposed: bool,
-}
-
-pub(crate) fn product(_: &Cuda, _: bool, _: [usize; 3], _: Factor<'_>, _: Factor<'_>, _: Out<'_>) {
+pub(crate) fn product(_: &Cuda, _: bool, _: [usize; 3], _: [(View<'_>, bool); 2], _: Out<'_>) {
     none()
 }
 

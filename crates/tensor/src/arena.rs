@@ -120,29 +120,22 @@ impl Arena {
         reads: [Span; R],
         writes: [Span; W],
     ) -> Result<([View<'_>; R], [ViewMut<'_>; W]), ArenaError> {
-        let base = self.base_for(&reads, &writes)?;
-        // SAFETY: `base_for` found what `part` demands.
-        let reads = reads.map(|span| unsafe { part(base, span) });
-        // SAFETY: as above.
-        Ok((reads, writes.map(|span| unsafe { part(base, span) })))
+        let (reads, writes) = self.lease_all(&reads, &writes)?;
+        let of_all = "a view of every span";
+        Ok((reads.try_into().expect(of_all), writes.try_into().expect(of_all)))
     }
 
     /// As [`Arena::lease`] for any number of buffers.
     pub fn lease_all(&mut self, reads: &[Span], writes: &[Span]) -> Result<Leases<'_>, ArenaError> {
-        let base = self.base_for(reads, writes)?;
-        // SAFETY: `base_for` found what `part` demands.
+        check(reads, writes, self.len())?;
+        let base = match &mut self.0 {
+            Memory::Host(blocks) => Address::Host(blocks.as_mut_ptr().cast()),
+            Memory::Device(memory) => memory.address(),
+        };
+        // SAFETY: `check` found what `part` demands.
         let reads = reads.iter().map(|&span| unsafe { part(base, span) });
         // SAFETY: as above.
         Ok((reads.collect(), writes.iter().map(|&span| unsafe { part(base, span) }).collect()))
-    }
-
-    /// Where the arena begins, if these buffers can be leased together.
-    fn base_for(&mut self, reads: &[Span], writes: &[Span]) -> Result<Address, ArenaError> {
-        check(reads, writes, self.len())?;
-        Ok(match &mut self.0 {
-            Memory::Host(blocks) => Address::Host(blocks.as_mut_ptr().cast()),
-            Memory::Device(memory) => memory.address(),
-        })
     }
 
     /// The elements of `span` after all work enqueued so far: those of a GPU copied to the host.
@@ -155,7 +148,7 @@ impl Arena {
             Memory::Host(_) => Ok(Cow::Borrowed(view.host())),
             Memory::Device(memory) => {
                 let mut values = vec![T::zeroed(); view.len()];
-                memory.stream().download(view, &mut values)?;
+                memory.stream.download(view, &mut values)?;
                 Ok(Cow::Owned(values))
             }
         }
@@ -174,7 +167,7 @@ impl Arena {
         fill: impl FnOnce(&mut [T]) -> Result<R, E>,
     ) -> Result<R, E> {
         let Memory::Device(memory) = &self.0 else { return fill(self.view_mut(span).host()) };
-        let stream = memory.stream().clone();
+        let stream = memory.stream.clone();
         let mut values = vec![T::zeroed(); self.view(span).len()];
         let result = fill(&mut values)?;
         stream.upload(&values, self.view_mut(span))?;
@@ -192,7 +185,7 @@ impl Arena {
             values.chunks_mut(pattern.len()).for_each(|to| to.copy_from_slice(&pattern[..to.len()]));
             return Ok(());
         };
-        let (stream, len) = (memory.stream().clone(), self.view(span).len());
+        let (stream, len) = (memory.stream.clone(), self.view(span).len());
         let mut filled = pattern.len().min(len);
         stream.upload(&pattern[..filled], self.view_mut(span.slice(0..filled)))?;
         while filled < len {
@@ -215,7 +208,7 @@ impl Arena {
             self.view_mut(span.tagged(Format::U8)).host::<u8>().fill(byte);
             return Ok(());
         };
-        memory.stream().clone().set(self.view_mut(span), byte)
+        memory.stream.clone().set(self.view_mut(span), byte)
     }
 }
 

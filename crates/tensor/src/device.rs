@@ -1,7 +1,7 @@
 //! The devices a net can run on.
 
-use crate::cuda::{Cuda, CudaError, Event, Pinned};
-use crate::{Cpu, Element, Format, View, ViewMut};
+use crate::cuda::{Cuda, CudaError, Event};
+use crate::{Cpu, Format, ViewMut};
 use std::time::Instant;
 
 /// Where a net runs. Operations match on this in one place each, their contract file.
@@ -26,7 +26,7 @@ impl Device {
     pub fn format(&self) -> Format {
         match self {
             Self::Cpu(cpu) => cpu.format,
-            Self::Cuda(cuda) => cuda.format(),
+            Self::Cuda(cuda) => cuda.format,
         }
     }
 
@@ -35,7 +35,7 @@ impl Device {
     pub fn set_format(&mut self, format: Format) {
         match self {
             Self::Cpu(cpu) => cpu.format = format,
-            Self::Cuda(cuda) => *cuda = cuda.clone().with_format(format),
+            Self::Cuda(cuda) => cuda.format = format,
         }
     }
 
@@ -66,24 +66,10 @@ impl Device {
         }
     }
 
-    /// Reads what `from` holds once all work launched so far is done. A GPU copies it to the host in its own time:
-    /// [`Later::get`] waits for that copy, not for work that was launched after it. No part of recorded work.
-    pub fn read_later(&self, from: View<'_>) -> Result<Later, CudaError> {
-        let len = from.byte_len();
-        Ok(Later(match self {
-            Self::Cpu(_) => Pending::Done(from.tagged(Format::U8).host::<u8>().to_vec()),
-            Self::Cuda(cuda) => {
-                let mut buffer = cuda.take_buffer(len)?;
-                buffer.copy_from(from)?;
-                Pending::Copied { cuda: cuda.clone(), buffer: Some(buffer), len }
-            }
-        }))
-    }
-
     /// Writes zeros.
-    pub fn zero(&self, mut view: ViewMut<'_>) {
+    pub fn zero(&self, view: ViewMut<'_>) {
         match self {
-            Self::Cpu(_) => view.take(Format::U8, view.byte_len()).host::<u8>().fill(0),
+            Self::Cpu(_) => view.tagged(Format::U8).into_host::<u8>().fill(0),
             Self::Cuda(cuda) => cuda.note(cuda.stream().set(view, 0)),
         }
     }
@@ -98,42 +84,6 @@ impl Device {
                 Mark::Cuda(event)
             }
         })
-    }
-}
-
-/// Elements on their way to the host ([`Device::read_later`]).
-#[derive(Debug)]
-pub struct Later(Pending);
-
-#[derive(Debug)]
-enum Pending {
-    Done(Vec<u8>),
-    Copied { cuda: Cuda, buffer: Option<Pinned>, len: usize },
-}
-
-impl Later {
-    /// Waits until they have arrived.
-    ///
-    /// # Errors
-    /// The first failure of the GPU since it was opened.
-    pub fn get<T: Element>(mut self) -> Result<Vec<T>, CudaError> {
-        let bytes = match &mut self.0 {
-            Pending::Done(bytes) => &bytes[..],
-            Pending::Copied { cuda, buffer, len } => {
-                let buffer = buffer.as_mut().expect("present until dropped").elements::<u8>();
-                cuda.first_failure(buffer.as_ref().map(|_| ()).map_err(Clone::clone))?;
-                &buffer?[..*len]
-            }
-        };
-        Ok(bytemuck::pod_collect_to_vec(bytes))
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if let Pending::Copied { cuda, buffer, .. } = self {
-            buffer.take().into_iter().for_each(|buffer| cuda.give_buffer(buffer));
-        }
     }
 }
 
@@ -157,42 +107,5 @@ impl Mark {
             (Self::Cuda(start), Self::Cuda(end)) => start.elapsed_ms(end),
             _ => panic!("two devices have no common time"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Arena, Cursor, cuda::probe};
-
-    /// Each reading has the values of its own time, in whatever order they are asked for.
-    fn readings_are_of_their_time(device: &Device) {
-        let span = Cursor::default().take(Format::F32, 3);
-        let mut arena = Arena::on(device, span.len).unwrap();
-        let mut readings = Vec::new();
-        for value in 0..6 {
-            arena.repeat(span, &[value as f32, -1.0]).unwrap();
-            let reading = device.read_later(arena.view(span)).unwrap();
-            if value % 3 == 0 {
-                drop(reading); // its buffer goes to the next
-            } else {
-                readings.push((value as f32, reading));
-            }
-        }
-        arena.set(span, 0xff).unwrap();
-        for (value, reading) in readings.into_iter().rev() {
-            assert_eq!(reading.get::<f32>().unwrap(), [value, -1.0, value]);
-        }
-    }
-
-    #[test]
-    fn readings_of_the_processor_are_of_their_time() {
-        readings_are_of_their_time(&Device::cpu());
-    }
-
-    #[test]
-    #[ignore = "needs an NVIDIA GPU"]
-    fn cuda_readings_are_of_their_time() {
-        readings_are_of_their_time(&Device::Cuda(probe().unwrap().open(0).unwrap()));
     }
 }

@@ -102,20 +102,20 @@ impl From<Bf16> for f32 {
 
 /// A type that elements have on the host.
 pub trait Element: bytemuck::Pod {
-    /// Its name.
-    const DTYPE: ElementType;
+    /// What memory holds that is made of them, in NCHW.
+    const FORMAT: Format;
 }
 
 impl Element for f32 {
-    const DTYPE: ElementType = ElementType::F32;
+    const FORMAT: Format = Format::F32;
 }
 
 impl Element for Bf16 {
-    const DTYPE: ElementType = ElementType::Bf16;
+    const FORMAT: Format = Format::BF16;
 }
 
 impl Element for u8 {
-    const DTYPE: ElementType = ElementType::U8;
+    const FORMAT: Format = Format::U8;
 }
 
 #[cfg(test)]

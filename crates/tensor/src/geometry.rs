@@ -88,11 +88,8 @@ pub struct ConvGeometry {
 
 impl ConvGeometry {
     /// A convolution of `x: [n, c, h, w]` with `k` filters of `[r, s]`, stride 1, no padding, no dilation, one group.
-    pub fn new(x: [usize; 4], k: usize, filter: [usize; 2]) -> Self {
-        let [n, c, h, w] = x;
-        let [r, s] = filter;
-        let (pad, [stride, dilation]) = ([0, 0], [[1, 1]; 2]);
-        Self { n, c, h, w, k, r, s, pad, stride, dilation, groups: 1, pack: 0 }
+    pub fn new([n, c, h, w]: [usize; 4], k: usize, [r, s]: [usize; 2]) -> Self {
+        Self { n, c, h, w, k, r, s, pad: [0, 0], stride: [1, 1], dilation: [1, 1], groups: 1, pack: 0 }
     }
 
     /// The same with padding on each side.

@@ -11,7 +11,6 @@
 //! | inside a [`View`] | a slice of elements | a device address |
 //! | data from the host ([`Staging`]) | written in place | copied through page-locked memory |
 //! | data prepared ahead ([`Staged`]) | copied from memory of its own | the same, filled in a stream beside the work |
-//! | results for the host ([`Later`]) | copied at once | copied to page-locked memory, and waited for later |
 //! | time ([`Mark`]) | the clock | an event in the stream |
 
 pub mod arena;
@@ -31,7 +30,7 @@ pub mod view;
 
 pub use arena::{Arena, ArenaError, MemoryError};
 pub use cpu::{Cpu, ThreadError};
-pub use device::{Device, Later, Mark};
+pub use device::{Device, Mark};
 pub use format::{AxisOrder, Bf16, Element, ElementType, Format};
 pub use geometry::{ConvGeometry, GeometryError, PoolGeometry, Rounding};
 pub use space::{ALIGNMENT, Space};

@@ -42,12 +42,10 @@ impl Staging {
         fill: impl FnOnce(&mut [T]) -> Result<R, E>,
     ) -> Result<R, E> {
         self.turn ^= 1;
-        let buffer = &mut self.buffers[self.turn];
-        if buffer.as_ref().is_none_or(|buffer| buffer.len() != to.byte_len()) {
-            *buffer = Some(Pinned::new(stream, to.byte_len())?);
-        }
-        let buffer = buffer.as_mut().expect("made above");
-        assert_eq!(to.format().dtype, T::DTYPE, "elements are filled in as what they are");
+        let (place, len) = (&mut self.buffers[self.turn], to.byte_len());
+        let fitting = place.take().filter(|buffer| buffer.len() == len);
+        let buffer = place.insert(fitting.map_or_else(|| Pinned::new(stream, len), Ok)?);
+        assert_eq!(to.format().dtype, T::FORMAT.dtype, "elements are filled in as what they are");
         let result = fill(buffer.elements()?)?;
         buffer.copy_to(to)?;
         Ok(result)
@@ -99,8 +97,7 @@ impl Staged {
         len: usize,
         fill: impl FnOnce(&mut [T]) -> Result<R, E>,
     ) -> Result<R, E> {
-        let format = Format { dtype: T::DTYPE, ..Format::default() };
-        let mut to = self.memory.view_mut(Span { offset: 0, len: len * size_of::<T>(), format });
+        let mut to = self.memory.view_mut(Span::bytes(0, len * size_of::<T>()).tagged(T::FORMAT));
         let Some(Beside { way, copies, arrived, taken, .. }) = &mut self.beside else {
             return fill(to.host());
         };
@@ -187,18 +184,29 @@ mod tests {
     use crate::{Cursor, cuda::probe};
     use std::{sync::mpsc, thread};
 
+    /// Copies bytes in turn with the device's work.
+    fn keep(device: &Device, from: View<'_>, to: ViewMut<'_>) {
+        let (from, mut to) = (from.tagged(Format::U8), to.tagged(Format::U8));
+        match device {
+            Device::Cpu(_) => to.host::<u8>().copy_from_slice(from.host()),
+            Device::Cuda(cuda) => cuda.stream().copy(from, to).unwrap(),
+        }
+    }
+
     /// More settings in a row than there are buffers.
     fn work_sees_the_setting_of_its_time(device: &Device) {
         let mut setting = Setting::<u64>::new(device).unwrap();
-        let read = |setting: &Setting<u64>| device.read_later(setting.view()).unwrap();
-        let mut seen = vec![read(&setting)];
-        for number in 1..8u64 {
-            setting.set(number << 32 | 7).unwrap();
-            seen.push(read(&setting));
+        let mut cursor = Cursor::default();
+        let seen = [(); 8].map(|()| cursor.take(Format::U8, size_of::<u64>()));
+        let mut arena = Arena::on(device, cursor.end()).unwrap();
+        keep(device, setting.view(), arena.view_mut(seen[0]));
+        for number in 1..8 {
+            setting.set((number as u64) << 32 | 7).unwrap();
+            keep(device, setting.view(), arena.view_mut(seen[number]));
         }
         for (number, seen) in (0..).zip(seen) {
             let expected = if number == 0 { 0 } else { number << 32 | 7 };
-            assert_eq!(seen.get::<u8>().unwrap(), u64::to_ne_bytes(expected));
+            assert_eq!(arena.read::<u8>(seen).unwrap()[..], u64::to_ne_bytes(expected));
         }
     }
 
@@ -220,21 +228,22 @@ mod tests {
         let cuda = probe().unwrap().open(0).unwrap();
         let device = Device::Cuda(cuda.clone());
         let mut setting = Setting::<u64>::new(&device).unwrap();
-        let span = Setting::<u64>::SPAN;
-        let mut arena = Arena::on(&device, span.len).unwrap();
+        let mut cursor = Cursor::default();
+        let [span, kept @ ..] = [(); 8].map(|()| cursor.take(Format::U8, size_of::<u64>()));
+        let mut arena = Arena::on(&device, cursor.end()).unwrap();
         let copy = |arena: &mut Arena, setting: &Setting<u64>| {
             cuda.stream().copy(setting.view(), arena.view_mut(span))
         };
         let mut graph = cuda.record(|| copy(&mut arena, &setting)).unwrap();
-        let mut seen = Vec::new();
-        for number in 1..8u64 {
+        for (number, kept) in (1..).zip(kept) {
             setting.set(number).unwrap();
             // SAFETY: setting and arena live on, and nobody else uses them.
             unsafe { graph.replay() }.unwrap();
-            seen.push(device.read_later(arena.view(span)).unwrap());
+            let ([seen], [kept]) = arena.lease([span], [kept]).unwrap();
+            keep(&device, seen, kept);
         }
-        for (number, seen) in (1..).zip(seen) {
-            assert_eq!(seen.get::<u8>().unwrap(), u64::to_ne_bytes(number));
+        for (number, kept) in (1..).zip(kept) {
+            assert_eq!(arena.read::<u8>(kept).unwrap()[..], u64::to_ne_bytes(number));
         }
     }
 
@@ -244,11 +253,12 @@ mod tests {
         const LEN: usize = 1 << 16;
         let mut cursor = Cursor::default();
         let spans = [Format::F32; 3].map(|format| cursor.take(format, LEN));
+        let kept = [[Format::F32; 2]; 12].map(|parts| parts.map(|format| cursor.take(format, LEN)));
         let mut arena = Arena::on(device, cursor.end()).unwrap();
         let (filled, full) = mpsc::sync_channel::<Staged>(1);
         let (empty, empties) = mpsc::sync_channel::<Staged>(1);
         empty.send(Staged::new(device, 2 * LEN * size_of::<f32>()).unwrap()).unwrap();
-        let readings = thread::scope(|scope| {
+        thread::scope(|scope| {
             scope.spawn(move || {
                 let mut number = 0.0;
                 while let Ok(mut staged) = empties.recv() {
@@ -264,22 +274,22 @@ mod tests {
                     }
                 }
             });
-            let readings: Vec<_> = (0..12)
-                .map(|_| {
-                    let mut staged = full.recv().unwrap();
-                    let busy = if matches!(device, Device::Cuda(_)) { 200 } else { 1 };
-                    (0..busy).for_each(|_| device.zero(arena.view_mut(spans[2])));
-                    let ([], [data, labels]) = arena.lease([], [spans[0], spans[1]]).unwrap();
-                    staged.copy_to([(0, data), (LEN * size_of::<f32>(), labels)]).unwrap();
-                    empty.send(staged).unwrap();
-                    [0, 1].map(|part| device.read_later(arena.view(spans[part])).unwrap())
-                })
-                .collect();
+            for kept in kept {
+                let mut staged = full.recv().unwrap();
+                let busy = if matches!(device, Device::Cuda(_)) { 200 } else { 1 };
+                (0..busy).for_each(|_| device.zero(arena.view_mut(spans[2])));
+                let ([], [data, labels]) = arena.lease([], [spans[0], spans[1]]).unwrap();
+                staged.copy_to([(0, data), (LEN * size_of::<f32>(), labels)]).unwrap();
+                empty.send(staged).unwrap();
+                for part in 0..2 {
+                    let ([from], [to]) = arena.lease([spans[part]], [kept[part]]).unwrap();
+                    keep(device, from, to);
+                }
+            }
             drop((empty, full));
-            readings
         });
-        for (number, parts) in (0..).zip(readings) {
-            let [data, labels] = parts.map(|part| part.get::<f32>().unwrap());
+        for (number, parts) in (0..).zip(kept) {
+            let [data, labels] = parts.map(|part| arena.read::<f32>(part).unwrap());
             assert!(data.iter().all(|&value| value == number as f32), "mini-batch {number} has {}", data[0]);
             assert!(labels.iter().all(|&value| value == -number as f32), "{number} has {}", labels[0]);
         }

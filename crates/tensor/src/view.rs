@@ -63,9 +63,8 @@ impl<B> TaggedBytes<B> {
     }
 
     fn of_elements<T: Element>(elements: *mut T, len: usize) -> Self {
-        let (address, format) =
-            (Address::Host(elements.cast()), Format { dtype: T::DTYPE, ..Format::default() });
-        Self { address, bytes: len * size_of::<T>(), format, borrow: PhantomData }
+        let (address, bytes) = (Address::Host(elements.cast()), len * size_of::<T>());
+        Self { address, bytes, format: T::FORMAT, borrow: PhantomData }
     }
 
     /// What the elements are.
@@ -117,9 +116,9 @@ impl<B> TaggedBytes<B> {
     }
 
     fn check<T: Element>(&self) {
-        let Self { address, format, .. } = self;
-        let fits = format.dtype == T::DTYPE && address.padding(align_of::<T>()) == 0;
-        assert!(fits, "{:?} at {address:?} is not {:?}", format.dtype, T::DTYPE);
+        let (address, [held, asked]) = (self.address, [self.format, T::FORMAT].map(|format| format.dtype));
+        let fits = held == asked && address.padding(align_of::<T>()) == 0;
+        assert!(fits, "{held:?} at {address:?} is not {asked:?}");
     }
 
     fn pointer<T: Element>(&self) -> *mut T {

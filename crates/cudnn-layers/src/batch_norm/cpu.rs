@@ -6,6 +6,8 @@ use crate::cpu_loops::{elements, for_each_channel, for_each_plane, inlined, put,
 use crate::cpu_sums::channel_sums;
 use tensor::{Accumulate, Cpu, Out, View, ViewMut};
 
+/// Writes `y`, and mean and inverse standard deviation of every channel: those of the mini-batch, which the running
+/// ones take up, or these.
 pub(super) fn forward(
     cpu: &Cpu,
     norm: &BatchNorm<'_>,
@@ -15,14 +17,26 @@ pub(super) fn forward(
     ([mut mean, mut inv_std], _): ([ViewMut<'_>; 2], Option<ViewMut<'_>>),
     running: RunningSums<'_>,
 ) {
-    let statistics = [mean.host(), inv_std.host()];
-    match norm.statistics {
-        Statistics::Batch => normalise_by_batch(cpu, norm, epsilon, (x, added), y, statistics, running),
-        Statistics::Running => {
-            running_statistics(running, epsilon, statistics);
-            normalise(cpu, norm, (x, added), y, [mean.as_view(), inv_std.as_view()]);
-        }
+    if norm.statistics == Statistics::Running {
+        running_statistics(running, epsilon, [mean.host(), inv_std.host()]);
+        return normalise(cpu, norm, (x, added), y, [mean.as_view(), inv_std.as_view()]);
     }
+    let (x, added) = (x.host::<f32>(), added.map(|added| added.host::<f32>()));
+    let (extents, mean, inv_std) = (&norm.extents, mean.host::<f32>(), inv_std.host::<f32>());
+    let (variance, y) = (&mut *inv_std, y.into_host());
+    let outputs = [&mut *mean, &mut *variance];
+    inlined!(for_each_channel(cpu, extents, y, outputs), |channel, mut y, [to_mean, to_variance]| {
+        let [mean, variance] = moments(extents, x, channel);
+        put_if_any(Accumulate::Replace, to_mean, mean);
+        put_if_any(Accumulate::Replace, to_variance, variance);
+        let line = Line::new(norm, channel, mean, inverse_deviation(variance, epsilon));
+        for sample in 0..extents.outer {
+            let range = extents.plane(sample, channel);
+            line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y.row(sample));
+        }
+    });
+    update_running(extents, mean, variance, running);
+    inv_std.iter_mut().for_each(|value| *value = inverse_deviation(*value, epsilon));
 }
 
 /// Writes `y` by these statistics.
@@ -39,33 +53,6 @@ pub(super) fn normalise(
         let line = Line::new(norm, channel, mean[channel], inv_std[channel]);
         line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y);
     });
-}
-
-/// Writes `y`, and mean and inverse standard deviation of every channel, which the running statistics take up.
-fn normalise_by_batch(
-    cpu: &Cpu,
-    norm: &BatchNorm<'_>,
-    epsilon: f32,
-    (x, added): (View<'_>, Option<View<'_>>),
-    y: ViewMut<'_>,
-    [mean, inv_std]: [&mut [f32]; 2],
-    running: RunningSums<'_>,
-) {
-    let (x, added) = (x.host::<f32>(), added.map(|added| added.host::<f32>()));
-    let (extents, variance, y) = (&norm.extents, &mut *inv_std, y.into_host());
-    let outputs = [&mut *mean, &mut *variance];
-    inlined!(for_each_channel(cpu, extents, y, outputs), |channel, mut y, [to_mean, to_variance]| {
-        let [mean, variance] = moments(extents, x, channel);
-        put_if_any(Accumulate::Replace, to_mean, mean);
-        put_if_any(Accumulate::Replace, to_variance, variance);
-        let line = Line::new(norm, channel, mean, inverse_deviation(variance, epsilon));
-        for sample in 0..extents.outer {
-            let range = extents.plane(sample, channel);
-            line.apply(norm.relu, &x[range.clone()], added.map(|added| &added[range]), y.row(sample));
-        }
-    });
-    update_running(extents, mean, variance, running);
-    inv_std.iter_mut().for_each(|value| *value = inverse_deviation(*value, epsilon));
 }
 
 #[inline(always)]

@@ -3,8 +3,7 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::AxisExtents;
 use crate::cuda_launches::{
-    Divisor, Extents, RowGrids, add, destination, launch, launch_sums, map_grid, numbers, of_channels,
-    sources, threads,
+    Divisor, Extents, Grids, add, destination, launch, launch_sums, numbers, of_channels, sources, threads,
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::cuda::{Arg, Cuda, Grid};
@@ -90,7 +89,7 @@ impl Windows {
 }
 
 impl Pass {
-    /// With what both passes read: where mean and inverse standard deviation are, too, and the winners of a pooling.
+    /// With what all passes read: where mean and inverse standard deviation are, too, and the winners of a pooling.
     fn new(norm: &BatchNorm<'_>, x: View<'_>, ([mean, inv_std], winners): ([u64; 2], u64)) -> Self {
         Self {
             windows: norm.pool.map_or_else(Windows::zeroed, |pool| Windows::new(&pool, winners)),
@@ -106,25 +105,15 @@ impl Pass {
         }
     }
 
-    /// A forward pass, with statistics that are there.
-    fn forward(
-        norm: &BatchNorm<'_>,
-        (x, added): (View<'_>, Option<View<'_>>),
-        y: &ViewMut<'_>,
-        saved: ([u64; 2], u64),
-    ) -> Self {
-        Self { added: numbers(added), y: y.numbers(), ..Self::new(norm, x, saved) }
-    }
-
-    /// Launches one CUDA kernel that does all, with a whole channel per block or with `rows` of channels, where it may
-    /// pool, too, or those that sum channels and the one that follows.
+    /// Launches one CUDA kernel that does all, with a whole channel per block or, where channels lie side by side, rows
+    /// of them, where it may pool, too, or those that sum channels and the one that follows.
     ///
     /// # Safety
     /// The CUDA kernels are those of one direction, whose addresses are of views of the lengths that `extents` says.
     unsafe fn launch(
         mut self,
         cuda: &Cuda,
-        (place, rows): (usize, Option<RowGrids>),
+        (place, grids): (usize, Grids),
         extents: &AxisExtents,
         [by_channel, sums, map, pooled]: [&'static str; 4],
     ) {
@@ -135,16 +124,18 @@ impl Pass {
                 let args = [Arg::from(&self)];
                 // SAFETY: `name(Pass pass, double* partials)`, and as the caller promises; the scratch memory has room
                 // for the planes.
-                unsafe { launch_sums(cuda, &SOURCES[place], name, (extents, rows), scratch, &args) };
+                unsafe { launch_sums(cuda, &SOURCES[place], name, (extents, grids.sums), scratch, &args) };
             };
-            match (rows, channel_grid(extents)) {
-                (Some(_), _) => sum(if self.windows.count == 0 { by_channel } else { pooled }, scratch),
+            match channel_grid(extents) {
+                _ if extents.inner == 1 => {
+                    sum(if self.windows.count == 0 { by_channel } else { pooled }, scratch)
+                }
                 // SAFETY: as above; where a channel has one block, there are no partial sums.
-                (None, Some(grid)) => unsafe { launch!(cuda, place, by_channel, grid, [&self, 0u64]) },
-                (None, None) => {
+                Some(grid) => unsafe { launch!(cuda, place, by_channel, grid, [&self, 0u64]) },
+                None => {
                     sum(sums, scratch);
                     // SAFETY: `map(Pass pass)`, and as the caller promises.
-                    unsafe { launch!(cuda, place, map, map_grid(extents, None), [&self]) };
+                    unsafe { launch!(cuda, place, map, grids.map, [&self]) };
                 }
             }
         });
@@ -161,26 +152,28 @@ pub(super) fn forward(
     running: RunningSums<'_>,
 ) {
     let extents = &norm.extents;
-    let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], extents);
+    let (place, grids) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], extents);
     let saved = saved.map(|view| view.address::<f32>());
     let winners = winners.map_or(0, |winners| winners.address::<u8>());
     let pass = Pass {
+        added: numbers(added),
+        y: y.numbers(),
         running: [running.mean, running.variance, running.factor].map(|view| view.address::<f32>()),
         epsilon,
         fraction: running.moving_average_fraction,
-        ..Pass::forward(norm, (x, added), &y, (saved, winners))
+        ..Pass::new(norm, x, (saved, winners))
     };
     match norm.statistics {
         Statistics::Batch if extents.is_empty() => {}
         Statistics::Batch => {
             // SAFETY: these are those of forward, and the contract has checked the lengths of all views above.
-            unsafe { pass.launch(cuda, (place, rows), extents, FORWARD) };
+            unsafe { pass.launch(cuda, (place, grids), extents, FORWARD) };
         }
         Statistics::Running => {
             // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
             unsafe {
                 launch!(cuda, place, "running_statistics", threads(extents.axis), [&pass]);
-                launch!(cuda, place, "normalise", map_grid(extents, rows), [&pass]);
+                launch!(cuda, place, "normalise", grids.map, [&pass]);
             }
         }
     }
@@ -194,14 +187,14 @@ pub(super) fn normalise(
     y: ViewMut<'_>,
     saved: [View<'_>; 2],
 ) {
-    let (place, rows) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], &norm.extents);
+    let (place, grids) = of_channels(cuda, &[Some(x), added, Some(y.as_view())], &norm.extents);
     let saved = (saved.map(|view| view.address::<f32>()), 0);
-    let pass = Pass::forward(norm, (x, added), &y, saved);
+    let pass = Pass { added: numbers(added), y: y.numbers(), ..Pass::new(norm, x, saved) };
     // SAFETY: `normalise(Pass pass)`, or those of forward; the contract has checked the lengths of all views above.
     unsafe {
         match norm.pool {
-            None => launch!(cuda, place, "normalise", map_grid(&norm.extents, rows), [&pass]),
-            Some(_) => pass.launch(cuda, (place, rows), &norm.extents, FORWARD),
+            None => launch!(cuda, place, "normalise", grids.map, [&pass]),
+            Some(_) => pass.launch(cuda, (place, grids), &norm.extents, FORWARD),
         }
     }
 }

@@ -101,19 +101,6 @@ pub struct Added<'a> {
     pub gradient: Option<Out<'a>>,
 }
 
-impl<'a> Added<'a> {
-    /// Gives the other blob its gradient, unless the pass that sums channels will: then returns where it goes.
-    fn pass_on(self, device: &Device, dy: View<'_>) -> Option<ViewMut<'a>> {
-        let gradient = self.gradient?;
-        match (self.y, device, gradient.accumulate) {
-            (None, ..) => copy::copy(device, dy, gradient),
-            (Some(_), Device::Cuda(_), Accumulate::Replace) => return Some(gradient.to),
-            (Some(y), ..) => activation::backward(device, Activation::RELU, y, Some(dy), gradient),
-        }
-        None
-    }
-}
-
 /// What forward saves for backward: mean and one over the standard deviation, an element per channel each, and the
 /// [winners](pooling::mask) of a pooling.
 pub fn saved(extents: &AxisExtents, pool: Option<&PoolGeometry>) -> Space {
@@ -173,7 +160,15 @@ pub fn backward(
     let channels = norm.check(x, Some(dx.to.as_view()), dy);
     let y = added.as_ref().and_then(|added| added.y);
     assert!(added.is_none() || y.is_some() == norm.relu, "y is seen where there is a ReLU");
-    let passed = added.and_then(|added| added.pass_on(device, dy));
+    // Gives the other blob its gradient, unless the pass that sums channels will.
+    let passed = added.and_then(|added| added.gradient).and_then(|gradient| {
+        match (y, device, gradient.accumulate) {
+            (None, ..) => copy::copy(device, dy, gradient),
+            (Some(_), Device::Cuda(_), Accumulate::Replace) => return Some(gradient.to),
+            (Some(y), ..) => activation::backward(device, Activation::RELU, y, Some(dy), gradient),
+        }
+        None
+    });
     let others = [y, passed.as_ref().map(ViewMut::as_view)];
     let len = |other: &View<'_>| assert_eq!(other.len(), x.len(), "lengths of y and what was added");
     others.iter().flatten().for_each(len);

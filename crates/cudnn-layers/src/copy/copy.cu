@@ -31,20 +31,12 @@ struct Transposed {
     __device__ __forceinline__ bool in_packs(int) const { return columns.divisor == 1; }
 };
 
-template <class From, class To>
-__device__ __forceinline__ void transpose(const Transposed& places, const From* x, To* y, bool add) {
-    u64 len = places.outer * places.rows.divisor * places.columns.divisor;
-    map({x}, y, add, len, [](const float (&in)[1], u64) { return in[0]; }, places);
-}
+#define TRANSPOSE(name, From, To)                                                                                      \
+    extern "C" __global__ void name(Transposed places, const From* x, To* y, int add) {                                \
+        u64 len = places.outer * places.rows.divisor * places.columns.divisor;                                         \
+        map({x}, y, add, len, [](const float(&in)[1], u64) { return in[0]; }, places);                                 \
+    }
 
-extern "C" __global__ void transpose_blob(Transposed places, const real* x, real* y, int add) {
-    transpose(places, x, y, add);
-}
-
-extern "C" __global__ void from_floats(Transposed places, const float* x, real* y, int add) {
-    transpose(places, x, y, add);
-}
-
-extern "C" __global__ void to_floats(Transposed places, const real* x, float* y, int add) {
-    transpose(places, x, y, add);
-}
+TRANSPOSE(transpose_blob, real, real)
+TRANSPOSE(from_floats, float, real)
+TRANSPOSE(to_floats, real, float)

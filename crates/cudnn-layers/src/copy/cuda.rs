@@ -36,18 +36,17 @@ struct Transposed {
 }
 
 pub(super) fn convert(cuda: &Cuda, [outer, rows, columns]: [usize; 3], x: View<'_>, y: Out<'_>) {
-    let Out { to: y, accumulate } = y;
-    let len = y.len();
+    let (len, add) = (y.to.len(), add(y.accumulate));
     let [by_rows, by_columns] = [rows, columns].map(|extent| Divisor::new(extent, len));
     let places = Transposed { outer: outer as u64, rows: by_rows, columns: by_columns };
-    let [from, to] = [x, y.as_view()].map(|blob| of_type(&[Some(blob)]));
+    let [from, to] = [x, y.to.as_view()].map(|blob| of_type(&[Some(blob)]));
     let function = match from == to {
         true => "transpose_blob",
         false if from < to => "from_floats",
         false => "to_floats",
     };
-    let (place, from, to) = (from.max(to), x.numbers(), y.numbers());
+    let (place, from, to) = (from.max(to), x.numbers(), y.to.numbers());
     // SAFETY: `function(Transposed places, const float* or real* x, real* or float* y, int add)` of the types that the
     // views have; the contract has checked both lengths.
-    unsafe { launch!(cuda, place, function, tiles(len), [&places, from, to, add(accumulate)]) };
+    unsafe { launch!(cuda, place, function, tiles(len), [&places, from, to, add]) };
 }

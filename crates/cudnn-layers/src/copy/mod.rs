@@ -51,7 +51,7 @@ pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: Out<'_>) {
     assert_eq!([x.len(), y.to.len()], [blob.count(); 2], "lengths of a blob of {blob}");
     let [from, to] = [x.format(), y.to.format()].map(|format| blob.in_format(format).format().layout);
     let (outer, channels, pixels) = (blob.n(), blob.c(), blob.spatial());
-    let rows_and_columns = match (from, to) {
+    let [rows, columns] = match (from, to) {
         (AxisOrder::Nchw, AxisOrder::Nhwc) => [channels, pixels],
         (AxisOrder::Nhwc, AxisOrder::Nchw) => [pixels, channels],
         _ => [channels * pixels, 1],
@@ -64,10 +64,7 @@ pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: Out<'_>) {
             assert_eq!(from, to, "the processor knows one order");
             copy(device, x, y);
         }
-        Device::Cuda(cuda) => {
-            let [rows, columns] = rows_and_columns;
-            cuda::convert(cuda, [outer, rows, columns], x, y);
-        }
+        Device::Cuda(cuda) => cuda::convert(cuda, [outer, rows, columns], x, y),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Calls of cuDNN, each with its status turned into an error that names the call.
 
-use super::CudnnError;
-use crate::status_call::status_name;
+use super::{CudnnError, Result};
+use crate::status_call::{StatusName, status_name};
 use cudarc::cudnn::sys;
-use std::ffi::{CStr, c_uint, c_void};
+use std::ffi::{CStr, c_uint};
 use tensor::cuda::CudaError;
 
 /// `call!(function(arguments))`: a function of cuDNN, with its obligations; the library is known to be there.
@@ -17,7 +17,7 @@ macro_rules! call {
 }
 pub(super) use call;
 
-pub(super) fn check(call: &'static str, status: Option<c_uint>) -> Result<(), CudnnError> {
+pub(super) fn check(call: &'static str, status: Option<c_uint>) -> Result<()> {
     match status {
         Some(0) => Ok(()),
         Some(status) => Err(CudnnError::Call { call, status, detail: name(status) + &last_error() }),
@@ -27,7 +27,7 @@ pub(super) fn check(call: &'static str, status: Option<c_uint>) -> Result<(), Cu
 
 fn name(status: c_uint) -> String {
     // SAFETY: the library is there, for it has just returned the status.
-    let function = unsafe { sys::culib().get::<*const c_void>(b"cudnnGetErrorString\0") };
+    let function = unsafe { sys::culib().get::<StatusName>(b"cudnnGetErrorString\0") };
     // SAFETY: this is what the function is.
     unsafe { status_name(function.ok().map(|symbol| *symbol), status) }
 }

@@ -1,6 +1,6 @@
 //! The objects that operation graphs consist of: all are made, set, finished and asked by the same few calls.
 
-use super::{CudnnError, api::call};
+use super::{Result, api::call};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
     cudnnBackendDescriptorType_t as Kind,
@@ -19,18 +19,16 @@ macro_rules! values {
     };
 }
 
-/// A number of an enum of which a newer cuDNN may have more values than are known here.
-macro_rules! numbers {
-    ($($name:ident,)*) => {
-        $(
-            #[derive(Clone, Copy)]
-            #[repr(transparent)]
-            pub(super) struct $name(pub(super) u32);
-        )*
-    };
-}
-
-numbers! { KnobType, NumericalNote, BehaviorNote, }
+// Numbers of enums of which a newer cuDNN may have more values than are known here.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct KnobType(pub(super) u32);
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct NumericalNote(pub(super) u32);
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct BehaviorNote(pub(super) u32);
 
 values! {
     i64: CUDNN_TYPE_INT64,
@@ -48,13 +46,14 @@ values! {
 /// One of cuDNN's objects, which dies with the value, after all that were made of it.
 #[derive(Debug)]
 pub(super) struct Descriptor {
-    raw: sys::cudnnBackendDescriptor_t,
+    /// For calls of cuDNN during the life of the value.
+    pub(super) raw: sys::cudnnBackendDescriptor_t,
     parts: Vec<Arc<Self>>,
 }
 
 impl Descriptor {
     /// A new one, with nothing set.
-    pub(super) fn new(kind: Kind) -> Result<Self, CudnnError> {
+    pub(super) fn new(kind: Kind) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address of a descriptor is written to.
         unsafe { call!(cudnnBackendCreateDescriptor(kind, &mut raw)) }?;
@@ -62,32 +61,32 @@ impl Descriptor {
     }
 
     /// The same with these values of an attribute.
-    pub(super) fn with<T: Value>(self, name: Name, values: &[T]) -> Result<Self, CudnnError> {
+    pub(super) fn with<T: Value>(self, name: Name, values: &[T]) -> Result<Self> {
         self.set(name, T::TYPE, values).map(|()| self)
     }
 
     /// The same with other objects as the values of an attribute.
-    pub(super) fn with_parts(mut self, name: Name, parts: &[Arc<Self>]) -> Result<Self, CudnnError> {
+    pub(super) fn with_parts(mut self, name: Name, parts: &[Arc<Self>]) -> Result<Self> {
         let raw: Vec<_> = parts.iter().map(|part| part.raw).collect();
         self.set(name, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw)?;
         self.parts.extend_from_slice(parts);
         Ok(self)
     }
 
-    fn set<T>(&self, name: Name, kind: Type, values: &[T]) -> Result<(), CudnnError> {
+    fn set<T>(&self, name: Name, kind: Type, values: &[T]) -> Result<()> {
         let (count, values) = (values.len() as i64, values.as_ptr().cast());
         // SAFETY: `self` is alive and not finished yet; cuDNN copies so many values of this type, or refuses the type.
         unsafe { call!(cudnnBackendSetAttribute(self.raw, name, kind, count, values)) }
     }
 
     /// The same, checked by cuDNN and from now on constant.
-    pub(super) fn finish(self) -> Result<Self, CudnnError> {
+    pub(super) fn finish(self) -> Result<Arc<Self>> {
         // SAFETY: `self` is alive, and so is what it is made of.
-        unsafe { call!(cudnnBackendFinalize(self.raw)) }.map(|()| self)
+        unsafe { call!(cudnnBackendFinalize(self.raw)) }.map(|()| Arc::new(self))
     }
 
     /// The values of an attribute.
-    pub(super) fn get<T: Value>(&self, name: Name) -> Result<Vec<T>, CudnnError> {
+    pub(super) fn get<T: Value>(&self, name: Name) -> Result<Vec<T>> {
         let mut values = Vec::with_capacity(self.read::<T>(name, T::TYPE, None)?);
         let count = self.read(name, T::TYPE, Some(values.spare_capacity_mut()))?;
         // SAFETY: cuDNN has written as many values as it says, and no more than there is room for.
@@ -96,14 +95,14 @@ impl Descriptor {
     }
 
     /// The value of an attribute that has one.
-    pub(super) fn get_one<T: Value>(&self, name: Name) -> Result<T, CudnnError> {
+    pub(super) fn get_one<T: Value>(&self, name: Name) -> Result<T> {
         let value = self.get(name)?.first().copied();
         let none = || CudaError::new("asking cuDNN about an engine", "an attribute has no value").into();
         value.ok_or_else(none)
     }
 
     /// The objects of this kind that are the values of an attribute, `most` at most. They must not outlive `self`.
-    pub(super) fn get_parts(&self, name: Name, kind: Kind, most: usize) -> Result<Vec<Self>, CudnnError> {
+    pub(super) fn get_parts(&self, name: Name, kind: Kind, most: usize) -> Result<Vec<Self>> {
         const TYPE: Type = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
         let mut parts: Vec<Self> = (0..most).map(|_| Self::new(kind)).collect::<Result<_, _>>()?;
         let mut raw: Vec<_> = parts.iter().map(|part| MaybeUninit::new(part.raw)).collect();
@@ -112,12 +111,7 @@ impl Descriptor {
     }
 
     /// Reads as many values as there is room for, and returns how many; without room, how many there are to read.
-    fn read<T>(
-        &self,
-        name: Name,
-        kind: Type,
-        room: Option<&mut [MaybeUninit<T>]>,
-    ) -> Result<usize, CudnnError> {
+    fn read<T>(&self, name: Name, kind: Type, room: Option<&mut [MaybeUninit<T>]>) -> Result<usize> {
         let most = room.as_ref().map(|room| room.len());
         let values = room.map_or(std::ptr::null_mut(), |room| room.as_mut_ptr().cast());
         let mut count = 0;
@@ -128,11 +122,6 @@ impl Descriptor {
         }?;
         let count = usize::try_from(count).unwrap_or(0);
         Ok(most.map_or(count, |most| count.min(most)))
-    }
-
-    /// For calls of cuDNN during the life of `self`.
-    pub(super) fn raw(&self) -> sys::cudnnBackendDescriptor_t {
-        self.raw
     }
 }
 

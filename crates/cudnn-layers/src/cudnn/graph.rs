@@ -2,14 +2,15 @@
 
 use super::backend::{BehaviorNote, Descriptor, KnobType, NumericalNote};
 use super::handle::{SMALL_WORKSPACE, with};
-use super::{CudnnError, Engine, EngineFacts, api::call};
+use super::{Engine, EngineFacts, Result, api::call};
 use crate::conv::operands::{in_order, operand_extents, operand_lens};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind,
     cudnnBackendHeurMode_t as Mode,
 };
 use planner::ConvOp;
-use std::{ffi::c_void, sync::Arc};
+use std::ffi::c_void;
+use std::sync::{Arc, OnceLock};
 use tensor::{Accumulate, AxisOrder, ConvGeometry, ElementType, Format, View, ViewMut, cuda::Cuda};
 
 /// cuDNN's lists of engines: those that it takes for the fastest, the best first, and those that always run.
@@ -50,20 +51,14 @@ pub(crate) struct ConvGraph {
     convolution: Convolution,
 }
 
-/// An engine set up for a graph, before it is built.
-#[derive(Clone, Debug)]
+/// An engine set up for a graph.
+#[derive(Debug)]
 pub(crate) struct EngineConfig {
     config: Arc<Descriptor>,
     convolution: Convolution,
     pub(crate) facts: EngineFacts,
-}
-
-/// An engine built for a graph, ready to run.
-#[derive(Debug)]
-pub(crate) struct ExecutionPlan {
-    plan: Descriptor,
-    convolution: Convolution,
-    workspace: usize,
+    /// The engine, once it is built.
+    plan: OnceLock<Arc<Descriptor>>,
 }
 
 /// The operands `a`, `b` and `out` of the table in [`crate::conv`], as a graph and its run call them.
@@ -74,18 +69,19 @@ const MANY: usize = 64;
 
 impl ConvGraph {
     /// The graph of one convolution. Its samples may begin at any of a mini-batch.
-    pub(crate) fn new(cuda: &Cuda, convolution: Convolution) -> Result<Self, CudnnError> {
+    pub(crate) fn new(cuda: &Cuda, convolution: Convolution) -> Result<Self> {
         with(cuda, |handle| {
             let operation = operation(&convolution)?;
             let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
                 .with(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[handle])?
-                .with_parts(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &[operation])?;
-            Ok(Self { graph: Arc::new(graph.finish()?), convolution })
+                .with_parts(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &[operation])?
+                .finish()?;
+            Ok(Self { graph, convolution })
         })
     }
 
     /// The engines that cuDNN suggests.
-    pub(crate) fn engines(&self, cuda: &Cuda, list: Mode) -> Result<Vec<Engine>, CudnnError> {
+    pub(crate) fn engines(&self, cuda: &Cuda, list: Mode) -> Result<Vec<Engine>> {
         with(cuda, |_| {
             let heuristics = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
                 .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, std::slice::from_ref(&self.graph))?
@@ -101,12 +97,12 @@ impl ConvGraph {
     ///
     /// # Errors
     /// It does not apply, or there is no such engine.
-    pub(crate) fn configure(&self, cuda: &Cuda, engine: &Engine) -> Result<EngineConfig, CudnnError> {
+    pub(crate) fn configure(&self, cuda: &Cuda, engine: &Engine) -> Result<EngineConfig> {
         with(cuda, |_| {
             let of_index = Descriptor::new(Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR)?
                 .with_parts(Name::CUDNN_ATTR_ENGINE_OPERATION_GRAPH, std::slice::from_ref(&self.graph))?
-                .with(Name::CUDNN_ATTR_ENGINE_GLOBAL_INDEX, &[engine.index])?;
-            let of_index = Arc::new(of_index.finish()?);
+                .with(Name::CUDNN_ATTR_ENGINE_GLOBAL_INDEX, &[engine.index])?
+                .finish()?;
             let mut config = Descriptor::new(Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)?
                 .with_parts(Name::CUDNN_ATTR_ENGINECFG_ENGINE, std::slice::from_ref(&of_index))?;
             let knobs: Vec<_> = engine.knobs.iter().map(knob).collect::<Result<_, _>>()?;
@@ -126,31 +122,32 @@ impl ConvGraph {
                 // It transforms tiles, as its errors show, and does not say so (cuDNN 9.14).
                 facts.numerical.push(EngineFacts::WINOGRAD.start);
             }
-            Ok(EngineConfig { config: Arc::new(config), convolution: self.convolution, facts })
+            Ok(EngineConfig { config, convolution: self.convolution, facts, plan: OnceLock::new() })
         })
     }
 }
 
 impl EngineConfig {
-    /// Builds the engine.
-    pub(crate) fn build(&self, cuda: &Cuda) -> Result<ExecutionPlan, CudnnError> {
-        with(cuda, |handle| {
-            let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
-                .with(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle])?
-                .with_parts(
-                    Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                    std::slice::from_ref(&self.config),
-                )?;
-            Ok(ExecutionPlan {
-                plan: plan.finish()?,
-                convolution: self.convolution,
-                workspace: self.facts.workspace,
-            })
-        })
+    /// Builds the engine, unless that has been done.
+    pub(crate) fn build(&self, cuda: &Cuda) -> Result<()> {
+        self.plan(cuda).map(|_| ())
     }
-}
 
-impl ExecutionPlan {
+    fn plan(&self, cuda: &Cuda) -> Result<&Descriptor> {
+        if let Some(plan) = self.plan.get() {
+            return Ok(plan);
+        }
+        let of_config = Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG;
+        let plan = with(cuda, |handle| {
+            Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
+                .with(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle])?
+                .with_parts(of_config, std::slice::from_ref(&self.config))?
+                .finish()
+        })?;
+        // Another thread may have been faster.
+        Ok(self.plan.get_or_init(|| plan))
+    }
+
     /// Launches the engine, and does not wait for it. Operands as in the table of [`crate::conv`]; a workspace of no
     /// more than [`SMALL_WORKSPACE`] need not be given.
     pub(crate) fn execute(
@@ -159,7 +156,8 @@ impl ExecutionPlan {
         [a, b]: [View<'_>; 2],
         out: ViewMut<'_>,
         workspace: ViewMut<'_>,
-    ) -> Result<(), CudnnError> {
+    ) -> Result<()> {
+        let plan = self.plan(cuda)?;
         let Convolution { op, geometry, format, .. } = self.convolution;
         let operands = [a, b, out.as_view()];
         assert_eq!(operands.map(|operand| operand.len()), operand_lens(op, &geometry), "operands of {op}");
@@ -170,7 +168,7 @@ impl ExecutionPlan {
         }
         let pointer = |address: u64| address as *mut c_void;
         let launch = |handle, workspace: ViewMut<'_>| {
-            assert!(workspace.byte_len() >= self.workspace, "the workspace is smaller than planned");
+            assert!(workspace.byte_len() >= self.facts.workspace, "the workspace is smaller than planned");
             let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
                 .with(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &OPERANDS)?
                 .with(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses.map(pointer))?
@@ -180,9 +178,9 @@ impl ExecutionPlan {
             // alignments that the graph says and the workspace of the size that the engine needs (asserted above),
             // `out` and the workspace exclusively ours. The work goes to the stream through which all else on this
             // memory goes.
-            unsafe { call!(cudnnBackendExecute(handle, self.plan.raw(), pack.raw())) }
+            unsafe { call!(cudnnBackendExecute(handle, plan.raw, pack.raw)) }
         };
-        with(cuda, |handle| match self.workspace > SMALL_WORKSPACE {
+        with(cuda, |handle| match self.facts.workspace > SMALL_WORKSPACE {
             true => launch(handle, workspace),
             false => cuda.scratch(|scratch| launch(handle, scratch)),
         })
@@ -197,7 +195,7 @@ macro_rules! operation {
 }
 
 /// The only operation of a graph.
-fn operation(convolution: &Convolution) -> Result<Arc<Descriptor>, CudnnError> {
+fn operation(convolution: &Convolution) -> Result<Arc<Descriptor>> {
     let (kind, [alpha, beta, description, operands @ ..]) = match convolution.op {
         ConvOp::Forward => operation! { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA
@@ -226,25 +224,25 @@ fn operation(convolution: &Convolution) -> Result<Arc<Descriptor>, CudnnError> {
         let operand = tensor(OPERANDS[place], dims, alignment, convolution.format)?;
         operation = operation.with_parts(operands[place], &[operand])?;
     }
-    operation.finish().map(Arc::new)
+    operation.finish()
 }
 
 /// The description of a convolution without its operands.
-fn describe(g: &ConvGeometry) -> Result<Arc<Descriptor>, CudnnError> {
+fn describe(g: &ConvGeometry) -> Result<Arc<Descriptor>> {
     let pair = |extents: [usize; 2]| extents.map(|extent| extent as i64);
-    let convolution = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?
+    Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?
         .with(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[FLOAT])?
         .with(Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE, &[MODE])?
         .with(Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, &[2i64])?
         .with(Name::CUDNN_ATTR_CONVOLUTION_DILATIONS, &pair(g.dilation))?
         .with(Name::CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, &pair(g.stride))?
         .with(Name::CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, &pair(g.pad))?
-        .with(Name::CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &pair(g.pad))?;
-    convolution.finish().map(Arc::new)
+        .with(Name::CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, &pair(g.pad))?
+        .finish()
 }
 
 /// An operand whose extents are `dims`.
-fn tensor(id: i64, dims: [usize; 4], alignment: u64, format: Format) -> Result<Arc<Descriptor>, CudnnError> {
+fn tensor(id: i64, dims: [usize; 4], alignment: u64, format: Format) -> Result<Arc<Descriptor>> {
     let dtype = match format.dtype {
         ElementType::F32 => FLOAT,
         ElementType::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
@@ -255,24 +253,24 @@ fn tensor(id: i64, dims: [usize; 4], alignment: u64, format: Format) -> Result<A
         AxisOrder::Nchw => [c * h * w, h * w, w, 1],
         AxisOrder::Nhwc => [h * w * c, 1, w * c, c],
     };
-    let tensor = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?
+    Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?
         .with(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[id])?
         .with(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, &[dtype])?
         .with(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &[n, c, h, w])?
         .with(Name::CUDNN_ATTR_TENSOR_STRIDES, &strides)?
-        .with(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[alignment as i64])?;
-    tensor.finish().map(Arc::new)
+        .with(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[alignment as i64])?
+        .finish()
 }
 
-fn knob(&(knob, value): &(u32, i64)) -> Result<Arc<Descriptor>, CudnnError> {
-    let choice = Descriptor::new(Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)?
+fn knob(&(knob, value): &(u32, i64)) -> Result<Arc<Descriptor>> {
+    Descriptor::new(Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)?
         .with(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, &[KnobType(knob)])?
-        .with(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, &[value])?;
-    choice.finish().map(Arc::new)
+        .with(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, &[value])?
+        .finish()
 }
 
 /// The engine that cuDNN has set up.
-fn named(config: &Descriptor) -> Result<Engine, CudnnError> {
+fn named(config: &Descriptor) -> Result<Engine> {
     let (engine, choices) = (Name::CUDNN_ATTR_ENGINECFG_ENGINE, Name::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
     let mut index = -1;
     for engine in config.get_parts(engine, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1)? {

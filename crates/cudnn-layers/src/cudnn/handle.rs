@@ -1,7 +1,7 @@
 //! The handle of cuDNN that a device keeps.
 
-use super::CudnnError;
 use super::api::{call, version, version_name};
+use super::{CudnnError, Result};
 use cudarc::cudnn::sys;
 use tensor::cuda::{Cuda, CudaError, Library, Stream};
 
@@ -24,10 +24,7 @@ unsafe impl Send for Handle {}
 ///
 /// # Errors
 /// cuDNN is too old, or does not work with this driver or GPU; or what `work` returns.
-pub(crate) fn with<R>(
-    cuda: &Cuda,
-    work: impl FnOnce(sys::cudnnHandle_t) -> Result<R, CudnnError>,
-) -> Result<R, CudnnError> {
+pub(crate) fn with<R>(cuda: &Cuda, work: impl FnOnce(sys::cudnnHandle_t) -> Result<R>) -> Result<R> {
     cuda.with_library(|handle: &mut Handle| {
         handle.stream.bind()?;
         work(handle.raw)
@@ -37,7 +34,7 @@ pub(crate) fn with<R>(
 impl Library for Handle {
     type Error = CudnnError;
 
-    fn new(stream: &Stream) -> Result<Self, CudnnError> {
+    fn new(stream: &Stream) -> Result<Self> {
         stream.bind()?;
         let found = version();
         if found < OLDEST {

@@ -12,6 +12,8 @@ mod handle;
 
 use crate::conv::CudnnError;
 pub(crate) use engine::{Engine, EngineFacts};
-pub(crate) use graph::{ConvGraph, Convolution, EngineConfig, ExecutionPlan, FALLBACK, LIKELY};
+pub(crate) use graph::{ConvGraph, Convolution, EngineConfig, FALLBACK, LIKELY};
 pub use handle::versions;
 pub(crate) use handle::{SMALL_WORKSPACE, with};
+
+type Result<T, E = CudnnError> = std::result::Result<T, E>;

@@ -28,7 +28,8 @@ impl Inputs {
 }
 
 pub(super) fn forward(cuda: &Cuda, how: &Combination, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
-    let (len, place) = (y.len(), of_inputs(inputs, y.as_view()));
+    let blobs: Vec<_> = inputs.iter().copied().chain([y.as_view()]).map(Some).collect();
+    let (len, place) = (y.len(), of_type(&blobs));
     let (function, coefficients): (_, &[f32]) = match how {
         Combination::Sum(coefficients) => ("sum", coefficients),
         Combination::Product => ("product", &[]),
@@ -39,11 +40,6 @@ pub(super) fn forward(cuda: &Cuda, how: &Combination, inputs: &[View<'_>], relu:
     unsafe { launch!(cuda, place, function, tiles(len), [&inputs, y.numbers(), len]) };
 }
 
-/// Of inputs and output, which are alike.
-fn of_inputs(inputs: &[View<'_>], output: View<'_>) -> usize {
-    of_type(&inputs.iter().copied().chain([output]).map(Some).collect::<Vec<_>>())
-}
-
 pub(super) fn backward(
     cuda: &Cuda,
     how: &Combination,
@@ -52,7 +48,7 @@ pub(super) fn backward(
     dy: View<'_>,
     dx: Out<'_>,
 ) {
-    let (len, add, place) = (dy.len(), add(dx.accumulate), of_inputs(&[dy], dx.to.as_view()));
+    let (len, add, place) = (dy.len(), add(dx.accumulate), of_type(&[Some(dy), Some(dx.to.as_view())]));
     let (gradient, to) = (dy.numbers(), dx.to.numbers());
     let function = match how {
         Combination::Sum(a) => {

@@ -36,13 +36,11 @@ pub enum Combination {
 /// # Panics
 /// If there is no input, more than [`MOST_INPUTS`], not a coefficient for each, or a ReLU after something else than a sum.
 pub fn forward(device: &Device, how: &Combination, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
-    assert!(
-        (1..=MOST_INPUTS).contains(&inputs.len()),
-        "an element-wise operation has 1 to {MOST_INPUTS} inputs"
-    );
+    let count = inputs.len();
+    assert!((1..=MOST_INPUTS).contains(&count), "an element-wise operation has 1 to {MOST_INPUTS} inputs");
     check(inputs, y.len());
     match how {
-        Combination::Sum(a) => assert_eq!(inputs.len(), a.len(), "one coefficient per input"),
+        Combination::Sum(a) => assert_eq!(count, a.len(), "one coefficient per input"),
         Combination::Product | Combination::Maximum => assert!(!relu, "a ReLU is fused with a sum only"),
     }
     on_device!(device, forward(how, inputs, relu, y));

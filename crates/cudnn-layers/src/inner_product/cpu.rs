@@ -41,27 +41,24 @@ fn product(cpu: &Cpu, [n, k, m]: [usize; 3], a: View<'_>, w: Matrix<'_>, c: Out<
         return gemm(Some(cpu), [n, m, k], Matrix::rows(a, k), w.t(), c, m, accumulate);
     }
     let width = n.next_multiple_of(LANES).max(LANES);
-    let block = ROOM / width;
-    inlined!(
-        for_each_column_block(cpu, &AxisExtents { outer: 1, axis: n, inner: m }, (block, 1), [c]),
-        |_, columns, [mut c]| {
-            let (mut samples, mut sums) = ([0.0; ROOM], [0.0; ROOM]);
-            for first in (0..k).step_by(block) {
-                let terms = (k - first).min(block);
-                for (sample, a) in a.chunks_exact(k).enumerate() {
-                    let to = samples[sample..].iter_mut().step_by(width);
-                    to.zip(&a[first..first + terms]).for_each(|(to, &a)| *to = a);
-                }
-                let start = columns.start * w.row_stride + first * w.col_stride;
-                let elements = &w.elements[start..];
-                let left = Left::Strided { elements, row_stride: w.row_stride, step: w.col_stride };
-                let extents = [columns.len(), width, terms];
-                block_gemm(extents, left, (&samples, width), (&mut sums, width), Accumulate::Add, &[]);
+    let (block, extents) = (ROOM / width, AxisExtents { outer: 1, axis: n, inner: m });
+    inlined!(for_each_column_block(cpu, &extents, (block, 1), [c]), |_, columns, [mut c]| {
+        let (mut samples, mut sums) = ([0.0; ROOM], [0.0; ROOM]);
+        for first in (0..k).step_by(block) {
+            let terms = (k - first).min(block);
+            for (sample, a) in a.chunks_exact(k).enumerate() {
+                let to = samples[sample..].iter_mut().step_by(width);
+                to.zip(&a[first..first + terms]).for_each(|(to, &a)| *to = a);
             }
-            for sample in 0..n {
-                let sums = sums[sample..].iter().step_by(width);
-                c.row(sample).iter_mut().zip(sums).for_each(|(c, &sum)| put(accumulate, c, sum));
-            }
+            let start = columns.start * w.row_stride + first * w.col_stride;
+            let elements = &w.elements[start..];
+            let left = Left::Strided { elements, row_stride: w.row_stride, step: w.col_stride };
+            let extents = [columns.len(), width, terms];
+            block_gemm(extents, left, (&samples, width), (&mut sums, width), Accumulate::Add, &[]);
         }
-    );
+        for sample in 0..n {
+            let sums = sums[sample..].iter().step_by(width);
+            c.row(sample).iter_mut().zip(sums).for_each(|(c, &sum)| put(accumulate, c, sum));
+        }
+    });
 }

@@ -31,19 +31,9 @@ pub struct InnerProduct {
 }
 
 impl InnerProduct {
-    /// Elements of `x`.
-    pub fn x_len(&self) -> usize {
-        self.n * self.inputs
-    }
-
-    /// Elements of `y`.
-    pub fn y_len(&self) -> usize {
-        self.n * self.outputs
-    }
-
-    /// Elements of the weights.
-    pub fn w_len(&self) -> usize {
-        self.inputs * self.outputs
+    /// Elements of `x`, the weights and `y`.
+    pub fn lens(&self) -> [usize; 3] {
+        [self.n * self.inputs, self.inputs * self.outputs, self.n * self.outputs]
     }
 
     /// `y` seen from its outputs, as the bias sees it.
@@ -52,7 +42,7 @@ impl InnerProduct {
     }
 
     fn check(&self, x: usize, w: usize, y: usize) {
-        assert_eq!((x, w, y), (self.x_len(), self.w_len(), self.y_len()), "lengths of x, w, y for {self:?}");
+        assert_eq!([x, w, y], self.lens(), "lengths of x, w, y for {self:?}");
     }
 }
 

@@ -21,10 +21,11 @@ on_every_device! {
         for [n, inputs, outputs] in SIZES {
             for transpose in [false, true] {
                 let e = InnerProduct { n, inputs, outputs, transpose };
-                let (x, w) = (random(e.x_len(), 1), random(e.w_len(), 2));
-                let (dy, b) = (random(e.y_len(), 3), random(outputs, 4));
-                let (mut y, mut dx) = (vec![0.0; e.y_len()], vec![0.0; e.x_len()]);
-                let (mut dw, mut db) = (vec![0.0; e.w_len()], vec![0.0; outputs]);
+                let [x_len, w_len, y_len] = e.lens();
+                let (x, w) = (random(x_len, 1), random(w_len, 2));
+                let (dy, b) = (random(y_len, 3), random(outputs, 4));
+                let (mut y, mut dx) = (vec![0.0; y_len], vec![0.0; x_len]);
+                let (mut dw, mut db) = (vec![0.0; w_len], vec![0.0; outputs]);
                 for (sample, o) in (0..n).flat_map(|sample| (0..outputs).map(move |o| (sample, o))) {
                     let gradient = f64::from(dy[sample * outputs + o]);
                     db[o] += gradient;

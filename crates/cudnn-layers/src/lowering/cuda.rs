@@ -43,10 +43,9 @@ pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>
     assert_eq!((x.len(), to.len()), (g.x_len(), lowered_len(g)), "lengths of {g:?}");
     let len = to.len() / (g.r * g.s);
     let (lowering, grid) = (Lowering::new(g, len, [g.out_h(), g.out_w()]), threads(len));
-    let (from, to) = (x.address::<f32>(), to.address::<f32>());
     // SAFETY: `im2col(Lowering l, const float* x, float* to)`, a thread for each channel and pixel of y; the lengths
     // were checked.
-    unsafe { launch!(cuda, 0, "im2col", grid, [&lowering, from, to]) };
+    unsafe { launch!(cuda, 0, "im2col", grid, [&lowering, x, to.as_view()]) };
 }
 
 /// The gradient of x from that of the matrices.
@@ -56,19 +55,17 @@ pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>
 pub(crate) fn col2im(cuda: &Cuda, g: &ConvGeometry, from: View<'_>, Out { to: dx, accumulate }: Out<'_>) {
     assert_eq!((from.len(), dx.len()), (lowered_len(g), g.x_len()), "lengths of {g:?}");
     let (lowering, grid) = (Lowering::new(g, dx.len(), [g.h, g.w]), threads(dx.len()));
-    let (from, to) = (from.address::<f32>(), dx.address::<f32>());
     // SAFETY: `col2im(Lowering l, const float* from, float* dx, int add)`, a thread for each element of `dx`; the
     // lengths were checked.
-    unsafe { launch!(cuda, 0, "col2im", grid, [&lowering, from, to, add(accumulate)]) };
+    unsafe { launch!(cuda, 0, "col2im", grid, [&lowering, from, dx.as_view(), add(accumulate)]) };
 }
 
 /// Adds up `terms`, each as long as the sum.
 pub(crate) fn sum_terms(cuda: &Cuda, terms: View<'_>, Out { to, accumulate }: Out<'_>) {
     let (len, grid) = (to.len(), threads(to.len()));
     assert!(terms.len().is_multiple_of(len), "{} elements in terms of {len}", terms.len());
-    let (count, from) = ((terms.len() / len) as u64, terms.address::<f32>());
-    let (len, to) = (len as u64, to.address::<f32>());
+    let (count, to) = (terms.len() / len, to.as_view());
     // SAFETY: `sum_terms(u64 len, u64 terms, const float* from, float* to, int add)`, a thread for each element of
     // `to`; the lengths were checked.
-    unsafe { launch!(cuda, 0, "sum_terms", grid, [len, count, from, to, add(accumulate)]) };
+    unsafe { launch!(cuda, 0, "sum_terms", grid, [len, count, terms, to, add(accumulate)]) };
 }

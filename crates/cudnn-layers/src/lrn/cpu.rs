@@ -88,13 +88,16 @@ pub(super) fn three_quarters(scale: f32) -> f32 {
     1.0 / (root * root.sqrt())
 }
 
-/// Calls a function with `scale^-beta`: loops over elements are compiled for either, as they would not be vectorised with
-/// a choice within.
+/// `by_power!(beta, |power| body)`, where `power(scale)` is `scale^-beta`: loops over elements are compiled for either,
+/// as they would not be vectorised with a choice within.
 macro_rules! by_power {
-    ($beta:expr, $function:ident($($argument:expr),*)) => {
-        match $beta {
-            0.75 => $function(three_quarters, $($argument),*),
-            beta => $function(|scale| scale.powf(-beta), $($argument),*),
+    ($beta:expr, |$power:ident| $body:expr) => {
+        if $beta == 0.75 {
+            let $power = three_quarters;
+            $body
+        } else {
+            let $power = |scale: f32| scale.powf(-$beta);
+            $body
         }
     };
 }
@@ -121,41 +124,20 @@ fn scale_of(near: &Neighbourhood, known: Option<&[f32]>, x: &[f32], range: Range
 }
 
 pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>) {
-    by_power!(near.beta, forward_by(cpu, near, x, y));
-}
-
-fn forward_by(
-    power: impl Fn(f32) -> f32 + Sync,
-    cpu: &Cpu,
-    near: &Neighbourhood,
-    x: View<'_>,
-    y: ViewMut<'_>,
-) {
-    let x = x.host::<f32>();
-    inlined!(
-        for_each_sum(cpu, near, [y.into_host()]),
+    let (x, y) = (x.host::<f32>(), y.into_host());
+    by_power!(near.beta, |power| inlined!(
+        for_each_sum(cpu, near, [y]),
         |range, to| squares(x, range, to),
         |range, sums, [y]| {
             for ((y, &x), &sum) in y.iter_mut().zip(&x[range]).zip(sums) {
                 *y = x * power(near.scale(sum));
             }
         }
-    );
-}
-
-pub(super) fn backward(
-    cpu: &Cpu,
-    near: &Neighbourhood,
-    inputs: [View<'_>; 2],
-    dx: Out<'_>,
-    scale: Option<ViewMut<'_>>,
-) {
-    by_power!(near.beta, backward_by(cpu, near, inputs, dx, scale));
+    ));
 }
 
 /// What is summed are the ratios `dy * x * scale^(-beta - 1)`.
-fn backward_by(
-    power: impl Fn(f32) -> f32 + Sync,
+pub(super) fn backward(
     cpu: &Cpu,
     near: &Neighbourhood,
     inputs: [View<'_>; 2],
@@ -174,7 +156,7 @@ fn backward_by(
         );
         &*scale
     });
-    inlined!(
+    by_power!(near.beta, |power| inlined!(
         for_each_sum(cpu, near, [dx]),
         |range, to| {
             scale_of(near, known, x, range.clone(), to);
@@ -191,5 +173,5 @@ fn backward_by(
                 put(accumulate, dx, dy * power(scale) - factor * x * sum);
             }
         }
-    );
+    ));
 }

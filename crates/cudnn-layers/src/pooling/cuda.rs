@@ -26,112 +26,99 @@ pub(super) fn forward_max(
         _ => "max_pool_forward_u32",
     };
     let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
-    let launch =
-        Launch { relu, ..Launch::new(g, x, y.as_view(), [x.numbers(), numbers(bias), y.numbers(), mask]) };
+    let operands = [x.numbers(), numbers(bias), y.numbers(), mask];
     // SAFETY: `(Planes g, const real* x, const float* bias, real* y, Tap* mask)`, where bias and mask may be null; the
     // contract has checked the lengths.
-    unsafe { launch.over(cuda, function, [g.out_h(), g.out_w()], None) };
+    unsafe { launch(cuda, g, [x, y.as_view()], operands, |_| (function, outputs(g)), (relu, None)) };
 }
 
 pub(super) fn backward_max(cuda: &Cuda, g: &PoolGeometry, mask: View<'_>, dy: View<'_>, dx: Out<'_>) {
-    let Out { to: dx, accumulate } = dx;
-    let launch = Launch::new(g, dx.as_view(), dy, [mask.address::<u8>(), dy.numbers(), dx.numbers()]);
-    let [rows, columns] = TILES[usize::from(launch.pack > 1)];
-    let padded_columns = if columns > 1 { g.w + g.pad[1] } else { g.w };
-    let tiles = [(g.h + g.pad[0]).div_ceil(rows), padded_columns.div_ceil(columns)];
-    let (function, threads) = match (g.window, g.stride) {
-        ([2, 2], [2, 2]) => ("max_pool_backward_2_2", tiles),
-        ([3, 3], [2, 2]) => ("max_pool_backward_3_2", tiles),
-        ([3, 3], [1, 1]) => ("max_pool_backward_3_1", tiles),
-        _ if tap_size(g) == 1 => ("max_pool_backward_u8", [g.h, g.w]),
-        _ => ("max_pool_backward_u32", [g.h, g.w]),
+    let kernel = |pack: usize| {
+        let [rows, columns] = TILES[usize::from(pack > 1)];
+        let padded_columns = if columns > 1 { g.w + g.pad[1] } else { g.w };
+        let tiles = [(g.h + g.pad[0]).div_ceil(rows), padded_columns.div_ceil(columns)];
+        match (g.window, g.stride) {
+            ([2, 2], [2, 2]) => ("max_pool_backward_2_2", tiles),
+            ([3, 3], [2, 2]) => ("max_pool_backward_3_2", tiles),
+            ([3, 3], [1, 1]) => ("max_pool_backward_3_1", tiles),
+            _ if tap_size(g) == 1 => ("max_pool_backward_u8", [g.h, g.w]),
+            _ => ("max_pool_backward_u32", [g.h, g.w]),
+        }
     };
+    let operands = [mask.address::<u8>(), dy.numbers(), dx.to.numbers()];
     // SAFETY: `(Planes g, const Tap* mask, const real* dy, real* dx, int add)`; the contract has checked the lengths.
     // Tap numbers are only compared, never used as offsets.
-    unsafe { launch.over(cuda, function, threads, Some(accumulate)) };
+    unsafe { launch(cuda, g, [dx.to.as_view(), dy], operands, kernel, (false, Some(dx.accumulate))) };
 }
 
 pub(super) fn forward_average(cuda: &Cuda, g: &PoolGeometry, x: View<'_>, y: ViewMut<'_>) {
-    let launch = Launch::new(g, x, y.as_view(), [x.numbers(), y.numbers()]);
+    let (operands, kernel) = ([x.numbers(), y.numbers()], ("average_pool_forward", outputs(g)));
     // SAFETY: `(Planes g, const real* x, real* y)`; the contract has checked the lengths.
-    unsafe { launch.over(cuda, "average_pool_forward", [g.out_h(), g.out_w()], None) };
+    unsafe { launch(cuda, g, [x, y.as_view()], operands, |_| kernel, (false, None)) };
 }
 
 pub(super) fn backward_average(cuda: &Cuda, g: &PoolGeometry, dy: View<'_>, dx: Out<'_>) {
-    let Out { to: dx, accumulate } = dx;
-    let launch = Launch::new(g, dx.as_view(), dy, [dy.numbers(), dx.numbers()]);
+    let (operands, kernel) = ([dy.numbers(), dx.to.numbers()], ("average_pool_backward", [g.h, g.w]));
     // SAFETY: `(Planes g, const real* dy, real* dx, int add)`; the contract has checked the lengths.
-    unsafe { launch.over(cuda, "average_pool_backward", [g.h, g.w], Some(accumulate)) };
+    unsafe { launch(cuda, g, [dx.to.as_view(), dy], operands, |_| kernel, (false, Some(dx.accumulate))) };
 }
 
-/// What is common to the launches of all operations.
-struct Launch<'a, const OPERANDS: usize> {
-    g: &'a PoolGeometry,
-    /// The place in `SOURCES`.
-    place: usize,
-    /// Channels that lie side by side in a plane: in NHWC all, and else one.
-    channels: usize,
-    /// Channels that a thread has: those that 16 bytes hold, where there is nothing but whole packs of them.
-    pack: usize,
-    relu: bool,
-    /// Addresses, 0 for none.
+fn outputs(g: &PoolGeometry) -> [usize; 2] {
+    [g.out_h(), g.out_w()]
+}
+
+/// Launches a CUDA kernel: `kernel(channels of a thread)` is its name, and how many rows and columns of every plane
+/// have a thread (in NHWC: of every channel of every sample, or pack of them). The image says in which order planes
+/// are; outputs of one pixel lie alike in both.
+///
+/// # Safety
+/// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands
+/// have as many planes as `g`, and those that are written are exclusively ours.
+///
+/// # Panics
+/// If a single plane has more elements than 32 bits can count.
+unsafe fn launch<const OPERANDS: usize>(
+    cuda: &Cuda,
+    g: &PoolGeometry,
+    [image, out]: [View<'_>; 2],
     operands: [u64; OPERANDS],
-}
-
-impl<'a, const OPERANDS: usize> Launch<'a, OPERANDS> {
-    /// The image says in which order planes are; outputs of one pixel lie alike in both.
-    ///
-    /// # Panics
-    /// If a single plane has more elements than 32 bits can count.
-    fn new(g: &'a PoolGeometry, image: View<'_>, out: View<'_>, operands: [u64; OPERANDS]) -> Self {
-        let (order, channels) = if image.format().layout == AxisOrder::Nhwc { (1, g.c) } else { (0, 1) };
-        let elements = (g.h * g.w).max(g.out_h() * g.out_w()) * channels;
-        assert!(elements < 1 << 30, "a plane of {elements} elements is more than pooling on a GPU can take");
-        let pack = 16 / image.format().dtype.bytes();
-        let in_packs = order == 1 && channels.is_multiple_of(pack);
-        let aligned = operands.iter().all(|address| address.is_multiple_of(32));
-        let pack = if in_packs && aligned { pack } else { 1 };
-        Self { g, place: of_type(&[Some(image), Some(out)]) + order, channels, pack, relu: false, operands }
-    }
-
-    /// Launches `function` with a thread for each of so many rows and columns of every plane (in NHWC: of every channel
-    /// of every sample, or pack of them).
-    ///
-    /// # Safety
-    /// The CUDA kernel's parameters are `Planes`, the operands, and `int add` where `accumulate` is given. The operands
-    /// have as many planes as `g`, and those that are written are exclusively ours.
-    unsafe fn over(
-        self,
-        cuda: &Cuda,
-        function: &'static str,
-        [rows, columns]: [usize; 2],
-        accumulate: Option<Accumulate>,
-    ) {
-        let Self { g, place, channels, pack, relu, operands } = self;
-        let (planes, packs) = (g.n * g.c / channels.max(1), channels / pack);
-        let count = planes * rows * columns * packs;
-        let pair = |pair: [usize; 2]| pair.map(|extent| extent as i32);
-        let divisor = |divisor| Divisor::new(divisor, count.max(1 << 31));
-        let fields = Planes {
-            planes: planes as u64,
-            image: pair([g.h, g.w]),
-            out: pair([g.out_h(), g.out_w()]),
-            window: pair(g.window),
-            stride: pair(g.stride),
-            pad: pair(g.pad),
-            relu: relu.into(),
-            packs: i32::from(pack > 1),
-            columns: divisor(columns * packs),
-            rows: divisor(rows),
-            by_stride: g.stride.map(divisor),
-            channels: divisor(if channels > 1 { packs } else { g.c }),
-        };
-        let operands = operands.map(Arg::from);
-        let add = accumulate.map(|accumulate| Arg::from(add(accumulate)));
-        let args: Vec<Arg<'_>> = [Arg::from(&fields)].into_iter().chain(operands).chain(add).collect();
-        // SAFETY: the caller's promise.
-        unsafe { cuda.launch(&SOURCES[place], function, threads(count), &args) };
-    }
+    kernel: impl FnOnce(usize) -> (&'static str, [usize; 2]),
+    (relu, accumulate): (bool, Option<Accumulate>),
+) {
+    // Channels that lie side by side in a plane: in NHWC all, and else one.
+    let (order, channels) = if image.format().layout == AxisOrder::Nhwc { (1, g.c) } else { (0, 1) };
+    let elements = (g.h * g.w).max(g.out_h() * g.out_w()) * channels;
+    assert!(elements < 1 << 30, "a plane of {elements} elements is more than pooling on a GPU can take");
+    // Channels that a thread has: those that 16 bytes hold, where there is nothing but whole packs of them.
+    let pack = 16 / image.format().dtype.bytes();
+    let in_packs = order == 1 && channels.is_multiple_of(pack);
+    let aligned = operands.iter().all(|address| address.is_multiple_of(32));
+    let pack = if in_packs && aligned { pack } else { 1 };
+    let (function, [rows, columns]) = kernel(pack);
+    let place = of_type(&[Some(image), Some(out)]) + order;
+    let (planes, packs) = (g.n * g.c / channels.max(1), channels / pack);
+    let count = planes * rows * columns * packs;
+    let pair = |pair: [usize; 2]| pair.map(|extent| extent as i32);
+    let divisor = |divisor| Divisor::new(divisor, count.max(1 << 31));
+    let fields = Planes {
+        planes: planes as u64,
+        image: pair([g.h, g.w]),
+        out: pair(outputs(g)),
+        window: pair(g.window),
+        stride: pair(g.stride),
+        pad: pair(g.pad),
+        relu: relu.into(),
+        packs: i32::from(pack > 1),
+        columns: divisor(columns * packs),
+        rows: divisor(rows),
+        by_stride: g.stride.map(divisor),
+        channels: divisor(if channels > 1 { packs } else { g.c }),
+    };
+    let operands = operands.map(Arg::from);
+    let add = accumulate.map(|accumulate| Arg::from(add(accumulate)));
+    let args: Vec<Arg<'_>> = [Arg::from(&fields)].into_iter().chain(operands).chain(add).collect();
+    // SAFETY: the caller's promise.
+    unsafe { cuda.launch(&SOURCES[place], function, threads(count), &args) };
 }
 
 /// `Planes` of `pooling.cu`.

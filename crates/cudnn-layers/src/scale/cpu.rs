@@ -36,16 +36,15 @@ pub(super) fn backward_affine(
     dy: View<'_>,
     gradients: AffineGradients<'_>,
 ) {
-    let blobs = [x.host(), dy.host()];
+    let (blobs, run) = ([x.host(), dy.host()], items_per_task(extents.per_index()));
     let [(gamma, dgamma), (beta, dbeta)] = [gradients.gamma, gradients.beta].map(elements);
-    inlined!(
-        for_each_run(cpu, extents.axis, items_per_task(extents.per_index()), [dgamma, dbeta]),
-        |channels, [dgamma, dbeta]| for (index, channel) in channels.enumerate() {
+    inlined!(for_each_run(cpu, extents.axis, run, [dgamma, dbeta]), |channels, [dgamma, dbeta]| {
+        for (index, channel) in channels.enumerate() {
             let sums = inlined!(channel_sums(extents, channel, blobs), |[x, dy]| [dy * x, dy]);
             put_if_any(gamma, dgamma.get_mut(index), sums[0] as f32);
             put_if_any(beta, dbeta.get_mut(index), sums[1] as f32);
         }
-    );
+    });
 }
 
 pub(crate) fn backward_bias(

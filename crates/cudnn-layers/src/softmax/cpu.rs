@@ -1,9 +1,8 @@
 //! Softmax, its loss and accuracy on the CPU.
 
-use super::labels::{LabelError, LossOptions, class};
+use super::labels::{LabelError, LossOptions};
 use crate::AxisExtents;
 use crate::cpu_loops::{for_each_column_block, inlined, items_per_task, put};
-use ndarray::{ArrayView2, ArrayView3, s};
 use tensor::{Cpu, Out, View, ViewMut};
 
 /// Columns (inner indices) handled together.
@@ -15,28 +14,25 @@ fn blocks(extents: &AxisExtents) -> (usize, usize) {
 }
 
 pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
-    let x = x.host::<f32>();
-    inlined!(
-        for_each_column_block(cpu, extents, blocks(extents), [y.into_host()]),
-        |outer, columns, [mut y]| {
-            let (mut largest, mut sum) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH]);
-            for index in 0..extents.axis {
-                let x = &x[extents.plane(outer, index)][columns.clone()];
-                largest.iter_mut().zip(x).for_each(|(largest, &x)| *largest = largest.max(x));
-            }
-            for index in 0..extents.axis {
-                let x = &x[extents.plane(outer, index)][columns.clone()];
-                let out = y.row(index).iter_mut().zip(&mut sum);
-                for (((y, sum), &x), largest) in out.zip(x).zip(largest) {
-                    *y = (x - largest).exp();
-                    *sum += *y;
-                }
-            }
-            for index in 0..extents.axis {
-                y.row(index).iter_mut().zip(sum).for_each(|(y, sum)| *y /= sum);
+    let (x, y) = (x.host::<f32>(), y.into_host());
+    inlined!(for_each_column_block(cpu, extents, blocks(extents), [y]), |outer, columns, [mut y]| {
+        let (mut largest, mut sum) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH]);
+        for index in 0..extents.axis {
+            let x = &x[extents.plane(outer, index)][columns.clone()];
+            largest.iter_mut().zip(x).for_each(|(largest, &x)| *largest = largest.max(x));
+        }
+        for index in 0..extents.axis {
+            let x = &x[extents.plane(outer, index)][columns.clone()];
+            let out = y.row(index).iter_mut().zip(&mut sum);
+            for (((y, sum), &x), largest) in out.zip(x).zip(largest) {
+                *y = (x - largest).exp();
+                *sum += *y;
             }
         }
-    );
+        for index in 0..extents.axis {
+            y.row(index).iter_mut().zip(sum).for_each(|(y, sum)| *y /= sum);
+        }
+    });
 }
 
 pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
@@ -57,29 +53,28 @@ pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, y: View<'_>, dy: View<'
     });
 }
 
-/// Tells `each` of every prediction that counts its place, by outer and inner index, and its class. Counts them.
+/// Tells `each` of every prediction that counts where the element of its first class lies, and its label's class; those
+/// of the other classes follow at distances of the inner extent. Counts these predictions.
 fn count_predictions(
     extents: &AxisExtents,
     ignore_label: Option<i32>,
     labels: View<'_>,
-    mut each: impl FnMut([usize; 2], usize),
+    mut each: impl FnMut(usize, usize),
 ) -> Result<usize, LabelError> {
-    let labels = ArrayView2::from_shape((extents.outer, extents.inner), labels.host());
-    let labels = labels.expect("a label per prediction");
     let mut counted = 0;
-    for ((outer, inner), &label) in labels.indexed_iter() {
-        if let Some(class) = class(extents, ignore_label, label, outer)? {
-            each([outer, inner], class);
-            counted += 1;
+    for (prediction, &label) in labels.host::<f32>().iter().enumerate() {
+        if ignore_label.is_some_and(|ignored| label == ignored as f32) {
+            continue;
         }
+        let (sample, inner) = (prediction / extents.inner, prediction % extents.inner);
+        let class = label as usize;
+        if class as f32 != label || class >= extents.axis {
+            return Err(LabelError { label, sample, classes: extents.axis });
+        }
+        each(extents.plane(sample, 0).start + inner, class);
+        counted += 1;
     }
     Ok(counted)
-}
-
-/// A blob by outer index, class and inner index.
-fn by_class<'a>(extents: &AxisExtents, blob: &'a [f32]) -> ArrayView3<'a, f32> {
-    let &AxisExtents { outer, axis, inner } = extents;
-    ArrayView3::from_shape((outer, axis, inner), blob).expect("checked by the contract")
 }
 
 /// The loss, in double precision: there is one term per prediction.
@@ -91,16 +86,18 @@ pub(super) fn loss(
     labels: View<'_>,
     to: ViewMut<'_>,
 ) -> Result<(), LabelError> {
-    let (p, mut total) = (by_class(extents, p.host()), 0.0);
+    let (p, mut total) = (p.host::<f32>(), 0.0);
     let [own, other] = options.shares(extents.axis);
-    let valid = count_predictions(extents, options.ignore_label, labels, |[outer, inner], class| {
-        // Not `f32::max`, which would turn a NaN into a finite loss.
-        let log = |p: f32| f64::from(if p < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { p }).ln();
+    let valid = count_predictions(extents, options.ignore_label, labels, |first, class| {
+        let log = |class: usize| {
+            let p = p[first + class * extents.inner];
+            // Not `f32::max`, which would turn a NaN into a finite loss.
+            f64::from(if p < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { p }).ln()
+        };
         if other > 0.0 {
-            let all: f64 = p.slice(s![outer, .., inner]).iter().map(|&p| log(p)).sum();
-            total -= f64::from(other) * all;
+            total -= f64::from(other) * (0..extents.axis).map(log).sum::<f64>();
         }
-        total -= f64::from(own - other) * log(p[[outer, class, inner]]);
+        total -= f64::from(own - other) * log(class);
     })?;
     to.into_host()[0] = (total / options.normaliser(extents, valid).max(1) as f64) as f32;
     Ok(())
@@ -141,15 +138,16 @@ pub(super) fn accuracy(
     to: ViewMut<'_>,
     per_class: Option<ViewMut<'_>>,
 ) -> Result<(), LabelError> {
-    let (scores, mut right) = (by_class(extents, scores.host()), 0);
+    let (scores, mut right) = (scores.host::<f32>(), 0);
     let mut of_class = vec![[0; 2]; extents.axis];
-    let counted = count_predictions(extents, ignore_label, labels, |[outer, inner], label| {
-        let scores = scores.slice(s![outer, .., inner]);
-        let wanted = scores[label];
-        let before = |&(class, &score): &(usize, &f32)| {
+    let counted = count_predictions(extents, ignore_label, labels, |first, label| {
+        let score = |class: usize| scores[first + class * extents.inner];
+        let wanted = score(label);
+        let is_before = |&class: &usize| {
+            let score = score(class);
             score > wanted || (score == wanted && class > label) || score.is_nan()
         };
-        let rank = scores.iter().enumerate().filter(before).count();
+        let rank = (0..extents.axis).filter(is_before).count();
         let is_right = usize::from(rank < top_k && !wanted.is_nan());
         right += is_right;
         of_class[label][0] += is_right;

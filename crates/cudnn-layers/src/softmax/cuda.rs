@@ -59,7 +59,7 @@ pub(super) fn loss(
     let (normaliser, ignored) = (options.normaliser(extents, 0), ignored(options.ignore_label));
     let (e, shares) = (&Extents::new(extents), &options.shares(extents.axis));
     let (function, to, fault) = ("softmax_loss", to.as_view(), cuda.fault_address());
-    // SAFETY: `softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored, const float* p, const
+    // SAFETY: `softmax_loss(Extents e, u64 normaliser, Shares shares, float ignored, const float* p, const
     // float* labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is
     // used as an index.
     unsafe { launch!(cuda, 0, function, ONE_BLOCK, [e, normaliser, shares, ignored, p, labels, to, fault]) };
@@ -80,7 +80,7 @@ pub(super) fn loss_backward(
     let [first, second] = ["softmax_loss_factor", "softmax_loss_backward"];
     cuda.scratch(|mut scratch| {
         let (factor, fault) = (scratch.slice(0..FACTOR_LEN).address::<u8>(), cuda.fault_address());
-        // SAFETY: `softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored, const float*
+        // SAFETY: `softmax_loss_factor(Extents e, u64 normaliser, float weight, float ignored, const float*
         // labels, float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e,
         // Shares shares, float ignored, const float* factor, const float* p, const float* labels, real* dx, int add)`;
         // the contract has checked the lengths.

@@ -77,20 +77,3 @@ pub fn device_fault(device: &Device) -> Option<LabelError> {
         other => unreachable!("no CUDA kernel reports {other:?}"),
     }
 }
-
-/// The class that `label` names, of a prediction of this sample (outer index); `None` where it is to be ignored.
-pub(super) fn class(
-    extents: &AxisExtents,
-    ignore_label: Option<i32>,
-    label: f32,
-    sample: usize,
-) -> Result<Option<usize>, LabelError> {
-    if ignore_label.is_some_and(|ignored| label == ignored as f32) {
-        return Ok(None);
-    }
-    let class = label as usize;
-    if class as f32 != label || class >= extents.axis {
-        return Err(LabelError { label, sample, classes: extents.axis });
-    }
-    Ok(Some(class))
-}

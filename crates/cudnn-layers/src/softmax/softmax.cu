@@ -5,8 +5,6 @@
 
 // ---- Softmax --------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ float minus_infinity() { return -__int_as_float(0x7f800000); }
-
 /// Row number `index`.
 struct Row {
     u64 first, step;
@@ -43,7 +41,7 @@ struct Line {
 template <bool BLOCK, class To>
 __device__ __forceinline__ void forward(const Extents& e, const real* __restrict__ x, To* __restrict__ y) {
     Line<BLOCK> line(e);
-    float largest = minus_infinity(), sum = 0;
+    float largest = -__int_as_float(0x7f800000), sum = 0;  // negative infinity
     line.each([&](u64 i) { largest = fmaxf(largest, x[i]); });
     largest = line.largest(largest);
     line.each([&](u64 i) { sum += expf(x[i] - largest); });
@@ -70,22 +68,18 @@ struct Tally {
     double total;  // of the loss, or the number of right predictions
     u64 counted;   // rows whose label is not ignored
     u64 bad;       // the first row whose label is no class
+
+    /// What the total is divided by: `count`, or, where that is 0, the rows that are counted.
+    __device__ __forceinline__ double divisor(u64 count) const {
+        u64 rows = count != 0 ? count : counted;
+        return double(rows > 0 ? rows : 1);
+    }
 };
 
 /// Also false for NaN. Beyond 2^31 there is no class; below, the conversion is exact or shows that it is not.
 __device__ __forceinline__ bool is_class(float label, u64 classes) {
     return label >= 0 && label < 2147483648.0f && truncf(label) == label && u64(label) < classes;
 }
-
-/// What a sum is divided by. `count` is 0 for the number of rows that are counted.
-struct Normaliser {
-    u64 count;
-
-    __device__ __forceinline__ double operator()(const Tally& tally) const {
-        u64 divisor = count != 0 ? count : tally.counted;
-        return double(divisor > 0 ? divisor : 1);
-    }
-};
 
 /// What the label's class, and what each other class, has of a label.
 struct Shares {
@@ -132,22 +126,18 @@ __device__ __forceinline__ void tally_rows(const Extents& e, IsIgnored is_ignore
 
 extern "C" {
 
-__global__ void softmax_forward(Extents e, const real* x, real* y) {
-    if (e.inner.divisor == 1) forward<true>(e, x, y);
-    else forward<false>(e, x, y);
-}
+/// A kernel that does this, by a block for each row or by a thread.
+#define BY_ROW(name, parameters, function, ...)                                                                        \
+    __global__ void name parameters {                                                                                  \
+        if (e.inner.divisor == 1) function<true>(__VA_ARGS__);                                                         \
+        else function<false>(__VA_ARGS__);                                                                             \
+    }
 
-__global__ void softmax_probabilities(Extents e, const real* x, float* p) {
-    if (e.inner.divisor == 1) forward<true>(e, x, p);
-    else forward<false>(e, x, p);
-}
+BY_ROW(softmax_forward, (Extents e, const real* x, real* y), forward, e, x, y)
+BY_ROW(softmax_probabilities, (Extents e, const real* x, float* p), forward, e, x, p)
+BY_ROW(softmax_backward, (Extents e, const real* y, const real* dy, real* dx, int add), backward, e, y, dy, dx, add)
 
-__global__ void softmax_backward(Extents e, const real* y, const real* dy, real* dx, int add) {
-    if (e.inner.divisor == 1) backward<true>(e, y, dy, dx, add);
-    else backward<false>(e, y, dy, dx, add);
-}
-
-__global__ void __launch_bounds__(512) softmax_loss(Extents e, Normaliser normaliser, Shares shares, float ignored,
+__global__ void __launch_bounds__(512) softmax_loss(Extents e, u64 normaliser, Shares shares, float ignored,
                                                     const float* p, const float* labels, float* to, uint4* fault) {
     auto of_row = [&](u64 row, u64 label) {
         Row place(e, row);
@@ -165,16 +155,16 @@ __global__ void __launch_bounds__(512) softmax_loss(Extents e, Normaliser normal
         return loss;
     };
     tally_rows<1>(e, [=](float label) { return label == ignored; }, labels, fault, of_row,
-                  [&](const Tally& tally) { *to = float(tally.total / normaliser(tally)); });
+                  [&](const Tally& tally) { *to = float(tally.total / tally.divisor(normaliser)); });
 }
 
 /// Leaves the factor of all gradients and 1 in `factor`, where it leaves 0 instead of the 1 if a label is no class.
-__global__ void __launch_bounds__(512) softmax_loss_factor(Extents e, Normaliser normaliser, float weight, float ignored,
+__global__ void __launch_bounds__(512) softmax_loss_factor(Extents e, u64 normaliser, float weight, float ignored,
                                                            const float* labels, float* factor, uint4* fault) {
     if (threadIdx.x == 0) factor[1] = 0;
     auto is_ignored = [=](float label) { return label == ignored; };
     tally_rows<1>(e, is_ignored, labels, fault, [](u64, u64) { return 0.0; }, [&](const Tally& tally) {
-        factor[0] = float(double(weight) / normaliser(tally));
+        factor[0] = float(double(weight) / tally.divisor(normaliser));
         factor[1] = 1;
     });
 }
@@ -215,7 +205,7 @@ __global__ void __launch_bounds__(512) accuracy(Extents e, u64 top_k, float igno
     };
     auto of_row = [&](u64 row, u64 label) { return is_right(e, row, label, top_k, scores) ? 1.0 : 0.0; };
     tally_rows<32>(e, is_ignored, labels, fault, of_row, [&](const Tally& tally) {
-        *(blockIdx.x == 0 ? to : per_class + blockIdx.x - 1) = float(tally.total / Normaliser{0}(tally));
+        *(blockIdx.x == 0 ? to : per_class + blockIdx.x - 1) = float(tally.total / tally.divisor(0));
     });
 }
 

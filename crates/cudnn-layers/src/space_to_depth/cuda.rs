@@ -87,11 +87,10 @@ pub(crate) fn filter_to_depth((cuda, [g, deep], order): Deepened<'_>, w: View<'_
 
 /// Makes the gradient of w, in single precision, of that of w'.
 pub(crate) fn gradient_from_depth((cuda, [g, deep], order): Deepened<'_>, dw: View<'_>, out: Out<'_>) {
-    let Out { to, accumulate } = out;
     let len = g.w_len();
-    assert_eq!((dw.len(), to.len()), (deep.w_len(), len), "lengths of {g:?} and {deep:?}");
+    assert_eq!((dw.len(), out.to.len()), (deep.w_len(), len), "lengths of {g:?} and {deep:?}");
     let (place, from, taps) = (place(dw, order), dw.numbers(), Taps::new(g, deep));
-    let (to, add) = (to.address::<f32>(), add(accumulate));
+    let (to, add) = (out.to.address::<f32>(), add(out.accumulate));
     // SAFETY: `gradient_from_depth(Taps taps, const real* dw, float* to, int add)`, a thread for each element of `to`;
     // the lengths were checked.
     unsafe { launch!(cuda, place, "gradient_from_depth", threads(len), [&taps, from, to, add]) };

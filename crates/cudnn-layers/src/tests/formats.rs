@@ -399,10 +399,11 @@ fn cuda_inner_products() {
     for [n, inputs, outputs] in [[1, 1, 1], [3, 17, 5], [32, 100, 70], [64, 800, 500], [8, 64, 1000]] {
         for transpose in [false, true] {
             let e = InnerProduct { n, inputs, outputs, transpose };
+            let [_, w_len, _] = e.lens();
             let reads =
-                [blob(&[n, inputs], 1), blob(&[n, outputs], 2), floats(outputs, 3), blob(&[e.w_len()], 4)];
+                [blob(&[n, inputs], 1), blob(&[n, outputs], 2), floats(outputs, 3), blob(&[w_len], 4)];
             let writes =
-                [blob(&[n, outputs], 5), blob(&[n, inputs], 6), floats(e.w_len(), 7), floats(outputs, 8)];
+                [blob(&[n, outputs], 5), blob(&[n, inputs], 6), floats(w_len, 7), floats(outputs, 8)];
             check_in(&BOTH[..1], &format!("{e:?}"), [&reads, &writes], |device, _, reads, writes| {
                 let [x, dy, b, w] = *reads else { unreachable!() };
                 let [y, dx, dw, db] = writes else { unreachable!() };

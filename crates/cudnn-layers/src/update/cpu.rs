@@ -1,8 +1,9 @@
 //! The update on the CPU: reads gradient, history and weights and writes the latter two, once.
 
 use super::{Larc, Loss, Method, ParamUpdate, Regularization, Rule, StepRates, StepState};
+use crate::AxisExtents;
 use crate::cpu_loops::{TASK_LEN, for_each_run_with, inlined};
-use crate::cpu_sums::sums;
+use crate::cpu_sums::channel_sums;
 use tensor::{Accumulate, Cpu, View, ViewMut};
 
 fn on_host(state: ViewMut<'_>) -> &mut StepState {
@@ -62,7 +63,7 @@ fn update(cpu: &Cpu, rule: &Rule, rates: &StepRates, scale: f32, param: &mut Par
     let a = rates.rate * rule.larc.map_or(param.lr_mult, |larc| trust(cpu, larc, rates.rate, scale, param));
     let (ac, delta, shrink) = (a * rates.correction, rates.delta, 1.0 - a * param.decay);
     let decay = if method == Method::AdamW { 0.0 } else { param.decay };
-    let slope = Slope { scale, decay, is_sign: rule.regularization == Regularization::L1 };
+    let slope = (scale, decay, rule.regularization);
     match method {
         Method::Sgd => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
             *h = m * *h + a * g;
@@ -96,25 +97,10 @@ fn update(cpu: &Cpu, rule: &Rule, rates: &StepRates, scale: f32, param: &mut Par
     }
 }
 
-/// How a gradient follows from what the mini-batches left and the weight.
-#[derive(Clone, Copy)]
-struct Slope {
-    scale: f32,
-    decay: f32,
-    is_sign: bool,
-}
-
-impl Slope {
-    #[inline(always)]
-    fn at(self, dw: f32, w: f32) -> f32 {
-        self.scale * dw + self.decay * if self.is_sign { sign(w) } else { w }
-    }
-}
-
 /// Steps for every element of `param`: the gradient, the numbers that are kept of it, the weight.
 fn steps<const KEPT: usize>(
     cpu: &Cpu,
-    slope: Slope,
+    (scale, decay, regularization): (f32, f32, Regularization),
     param: &mut ParamUpdate<'_>,
     step: impl Fn(f32, [&mut f32; KEPT], &mut f32) + Sync,
 ) {
@@ -126,16 +112,15 @@ fn steps<const KEPT: usize>(
         let (dw, w) = (&dw[range], &mut w[..len]);
         let mut histories = histories.map(|history| &mut history[..len]);
         for i in 0..len {
-            step(slope.at(dw[i], w[i]), histories.each_mut().map(|history| &mut history[i]), &mut w[i]);
+            let penalty = match regularization {
+                Regularization::L2 => w[i],
+                // The sign, but 0 for 0, unlike `f32::signum`.
+                Regularization::L1 => f32::from(w[i] > 0.0) - f32::from(w[i] < 0.0),
+            };
+            let gradient = scale * dw[i] + decay * penalty;
+            step(gradient, histories.each_mut().map(|history| &mut history[i]), &mut w[i]);
         }
     });
-}
-
-/// The sign with `sign(0) = 0`, unlike `f32::signum`.
-#[inline(always)]
-fn sign(value: f32) -> f32 {
-    let positive = if value > 0.0 { 1.0 } else { 0.0 };
-    if value < 0.0 { -1.0 } else { positive }
 }
 
 /// Tasks whose partial sums fit one small array; blobs with more elements get longer tasks.
@@ -147,8 +132,9 @@ fn sum_of_squares(cpu: &Cpu, elements: &[f32]) -> f64 {
     let mut parts = [0.0; PARTS];
     let used = elements.len().div_ceil(run);
     inlined!(for_each_run_with(cpu, used, 1, ([], &mut parts[..used])), |task, [], part| {
-        let end = ((task.start + 1) * run).min(elements.len());
-        [part[0]] = inlined!(sums([&elements[task.start * run..end]]), |[x]| [x * x]);
+        let elements = &elements[task.start * run..elements.len().min(task.end * run)];
+        let one_channel = AxisExtents { outer: 1, axis: 1, inner: elements.len() };
+        [part[0]] = inlined!(channel_sums(&one_channel, 0, [elements]), |[x]| [x * x]);
     });
     parts.iter().sum()
 }

@@ -62,7 +62,7 @@ pub(super) fn update_all(
             prepare(cuda, rule, state, &sums);
         }
         for (params, at) in params.chunks(PARAMS_AT_ONCE).zip(sums.at.chunks(PARAMS_AT_ONCE)) {
-            let (mut table, mut blocks) = (sums.table(rule), 0);
+            let (mut table, mut blocks, kernel) = (sums.table(rule), 0, kernel(rule.method));
             for ((to, param), &at) in table.parameters.iter_mut().zip(params).zip(at) {
                 *to = parameter(param, blocks, at);
                 blocks += tile_count(param.w.len());
@@ -72,9 +72,7 @@ pub(super) fn update_all(
             // addresses are those of the views of `params`, whose history has a number of the weights' lengths that is
             // the method's, and no two writable views overlap; and of sums that the kernels above have filled. Every
             // block has a parameter.
-            unsafe {
-                launch!(cuda, 0, kernel(rule.method), Grid::line(blocks, THREADS), [&table, rates, state])
-            };
+            unsafe { launch!(cuda, 0, kernel, Grid::line(blocks, THREADS), [&table, rates, state]) };
         }
     });
 }
@@ -164,12 +162,10 @@ impl Sums {
 fn prepare(cuda: &Cuda, rule: &Rule, state: u64, sums: &Sums) {
     let (clip, mini_batches) = (rule.clip.unwrap_or(f32::INFINITY), rule.mini_batches as f32);
     let count = if rule.clip.is_some() { sums.count } else { 0 };
-    let (start, fault) = (sums.start, cuda.fault_address());
+    let (start, fault, grid) = (sums.start, cuda.fault_address(), Grid::line(1, THREADS));
     // SAFETY: `prepare(const double* partials, u64 count, float clip, float mini_batches, StepState* state, const
     // uint4* fault)`; the kernels of `Sums::launch` have filled the partial sums.
-    unsafe {
-        launch!(cuda, 0, "prepare", Grid::line(1, THREADS), [start, count, clip, mini_batches, state, fault])
-    };
+    unsafe { launch!(cuda, 0, "prepare", grid, [start, count, clip, mini_batches, state, fault]) };
 }
 
 pub(super) fn offer_loss(cuda: &Cuda, state: ViewMut<'_>) {
@@ -179,13 +175,11 @@ pub(super) fn offer_loss(cuda: &Cuda, state: ViewMut<'_>) {
 }
 
 pub(super) fn add_losses(cuda: &Cuda, losses: &[Loss<'_>], state: ViewMut<'_>, mut how: Accumulate) {
-    let state = state.address::<u8>();
+    let (state, grid) = (state.address::<u8>(), Grid::line(1, 1));
     for &(loss, weight) in losses {
         // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has
         // `len`.
-        unsafe {
-            launch!(cuda, 0, "add_loss", Grid::line(1, 1), [loss, loss.len(), &weight, state, add(how)])
-        };
+        unsafe { launch!(cuda, 0, "add_loss", grid, [loss, loss.len(), &weight, state, add(how)]) };
         how = Accumulate::Add;
     }
 }

@@ -56,65 +56,10 @@ struct Factors {
     }
 };
 
-// What one element's update is: the formulas of mod.rs. `k` is the second number that is kept, if there is one.
-
-struct Sgd {
-    static constexpr int HISTORIES = 1;
-    static constexpr bool SHRINKS = false;
-    __device__ static void step(const Factors& f, float g, float& h, float&, float& w) {
-        h = f.m * h + f.a * g;
-        w -= h;
-    }
-};
-
-struct Nesterov : Sgd {
-    __device__ static void step(const Factors& f, float g, float& h, float&, float& w) {
-        float before = h;
-        h = f.m * before + f.a * g;
-        w -= (1 + f.m) * h - f.m * before;
-    }
-};
-
-struct AdaGrad : Sgd {
-    __device__ static void step(const Factors& f, float g, float& h, float&, float& w) {
-        h += g * g;
-        w -= f.a * g / (sqrtf(h) + f.delta);
-    }
-};
-
-struct RmsProp : Sgd {
-    __device__ static void step(const Factors& f, float g, float& h, float&, float& w) {
-        h = f.m2 * h + (1 - f.m2) * g * g;
-        w -= f.a * g / (sqrtf(h) + f.delta);
-    }
-};
-
-struct AdaDelta {
-    static constexpr int HISTORIES = 2;
-    static constexpr bool SHRINKS = false;
-    __device__ static void step(const Factors& f, float g, float& h, float& k, float& w) {
-        h = f.m * h + (1 - f.m) * g * g;
-        float u = g * sqrtf((k + f.delta) / (h + f.delta));
-        k = f.m * k + (1 - f.m) * u * u;
-        w -= f.a * u;
-    }
-};
-
-struct Adam : AdaDelta {
-    __device__ static void step(const Factors& f, float g, float& h, float& k, float& w) {
-        h = f.m * h + (1 - f.m) * g;
-        k = f.m2 * k + (1 - f.m2) * g * g;
-        w = f.shrink * w - f.ac * h / (sqrtf(k) + f.delta);
-    }
-};
-
-struct AdamW : Adam {
-    static constexpr bool SHRINKS = true;
-};
-
-template <class Method, int W>
-__device__ __forceinline__ void update_tile(const Parameter& parameter, const Factors& factors, u64 start) {
-    constexpr int STEPS = PER_THREAD / W, HISTORIES = Method::HISTORIES;
+template <int HISTORIES, int W, class Formula>
+__device__ __forceinline__ void update_tile(const Parameter& parameter, const Factors& factors, u64 start,
+                                            Formula formula) {
+    constexpr int STEPS = PER_THREAD / W;
     Pack<W> dw[STEPS], kept[HISTORIES][STEPS], w[STEPS];
     start += threadIdx.x * W;
     UNROLL for (int step = 0; step < STEPS; step++) {
@@ -130,7 +75,7 @@ __device__ __forceinline__ void update_tile(const Parameter& parameter, const Fa
         UNROLL for (int lane = 0; lane < W; lane++) {
             float& weight = w[step].at[lane];
             float gradient = factors.gradient(dw[step].at[lane], weight);
-            Method::step(factors, gradient, kept[0][step].at[lane], kept[HISTORIES - 1][step].at[lane], weight);
+            formula(factors, gradient, kept[0][step].at[lane], kept[HISTORIES - 1][step].at[lane], weight);
         }
         store<W>(parameter.w + i, w[step]);
         if (parameter.copy) {
@@ -161,37 +106,51 @@ __device__ inline float trust(const Table& table, const Parameter& parameter, fl
 }
 
 /// Nothing if `prepare` has refused it.
-template <class Method>
-__device__ __forceinline__ void update(const Table& table, const StepRates& rates, const StepState& state) {
+template <int HISTORIES, bool SHRINKS, class Formula>
+__device__ __forceinline__ void update(const Table& table, const StepRates& rates, const StepState& state,
+                                       Formula formula) {
     if (state.refused != 0) return;
     const Parameter& parameter = table.at[table.find(blockIdx.x)];
     float a = rates.rate * (table.eta != 0 ? trust(table, parameter, rates.rate, state.scale) : parameter.lr_mult);
-    float shrink = Method::SHRINKS ? 1 - a * parameter.decay : 1, decay = Method::SHRINKS ? 0 : parameter.decay;
+    float shrink = SHRINKS ? 1 - a * parameter.decay : 1, decay = SHRINKS ? 0 : parameter.decay;
     Factors factors{a,           a * rates.correction, table.momentum, table.momentum2, rates.delta,
                     state.scale, decay,                shrink,         table.sign_decays != 0};
     u64 start = u64(blockIdx.x - parameter.first_block) * TILE;
     bool whole = start + TILE <= parameter.len;
-    const float* last = parameter.history + (Method::HISTORIES - 1) * parameter.len;
+    const float* last = parameter.history + (HISTORIES - 1) * parameter.len;
     if (whole && aligned({parameter.dw, parameter.history, last, parameter.w}) && aligned({parameter.copy})) {
-        update_tile<Method, 4>(parameter, factors, start);
+        update_tile<HISTORIES, 4>(parameter, factors, start, formula);
     } else {
-        update_tile<Method, 1>(parameter, factors, start);
+        update_tile<HISTORIES, 1>(parameter, factors, start, formula);
     }
 }
 
-#define UPDATE(name, Method)                                                                                     \
-    extern "C" __global__ void name(const __grid_constant__ Table table, const StepRates* rates,                     \
-                                    const StepState* state) {                                                    \
-        update<Method>(table, *rates, *state);                                                                   \
+/// An update by one of the formulas of mod.rs, which is that of one element: how many numbers are kept of it, `h` and
+/// `k`, if there is a second one, and whether the decay shrinks the weight.
+#define UPDATE(name, HISTORIES, SHRINKS, ...)                                                                          \
+    extern "C" __global__ void name(const __grid_constant__ Table table, const StepRates* rates,                       \
+                                    const StepState* state) {                                                          \
+        auto step = [](const Factors& f, float g, float& h, float& k, float& w) { __VA_ARGS__; };                      \
+        update<HISTORIES, SHRINKS>(table, *rates, *state, step);                                                       \
     }
 
-UPDATE(update_sgd, Sgd)
-UPDATE(update_nesterov, Nesterov)
-UPDATE(update_adagrad, AdaGrad)
-UPDATE(update_rmsprop, RmsProp)
-UPDATE(update_adadelta, AdaDelta)
-UPDATE(update_adam, Adam)
-UPDATE(update_adamw, AdamW)
+UPDATE(update_sgd, 1, false, h = f.m * h + f.a * g; w -= h)
+UPDATE(update_nesterov, 1, false, float before = h; h = f.m * before + f.a * g; w -= (1 + f.m) * h - f.m * before)
+UPDATE(update_adagrad, 1, false, h += g * g; w -= f.a * g / (sqrtf(h) + f.delta))
+UPDATE(update_rmsprop, 1, false, h = f.m2 * h + (1 - f.m2) * g * g; w -= f.a * g / (sqrtf(h) + f.delta))
+UPDATE(update_adadelta, 2, false,
+       h = f.m * h + (1 - f.m) * g * g;
+       float u = g * sqrtf((k + f.delta) / (h + f.delta));
+       k = f.m * k + (1 - f.m) * u * u;
+       w -= f.a * u)
+
+__device__ __forceinline__ void adam(const Factors& f, float g, float& h, float& k, float& w) {
+    h = f.m * h + (1 - f.m) * g;
+    k = f.m2 * k + (1 - f.m2) * g * g;
+    w = f.shrink * w - f.ac * h / (sqrtf(k) + f.delta);
+}
+UPDATE(update_adam, 2, false, adam(f, g, h, k, w))
+UPDATE(update_adamw, 2, true, adam(f, g, h, k, w))
 
 /// The sum of squares of a tile after the other, one double per block.
 extern "C" __global__ void squares(const float* x, double* partials, u64 len) {

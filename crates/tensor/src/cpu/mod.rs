@@ -8,7 +8,7 @@ mod processor;
 mod simd;
 
 use crate::Format;
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -38,8 +38,8 @@ impl Cpu {
         let threads = threads.unwrap_or_else(Self::available_threads).max(1);
         let builder = ThreadPoolBuilder::new().num_threads(threads);
         let pool = builder.start_handler(|_| denormals::flush_on_this_thread()).build();
-        let refused = |error: ThreadPoolBuildError| format!("{threads} threads cannot be started: {error}");
-        let pool = pool.map_err(|error| ThreadError(refused(error)))?;
+        let pool =
+            pool.map_err(|error| ThreadError(format!("{threads} threads cannot be started: {error}")))?;
         // Once all have started: a thread that the system refuses is to be an error, unlike memory that it refuses.
         pool.broadcast(|_| gemm::allocate_for_this_thread());
         Ok(Self { pool: Arc::new(pool), format: Format::F32 })

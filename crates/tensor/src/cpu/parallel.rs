@@ -52,13 +52,8 @@ impl Cpu {
         let next = AtomicUsize::new(0);
         self.run(|| {
             state.par_iter_mut().with_max_len(1).for_each(|state| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= tasks {
-                        break;
-                    }
-                    task(index, state);
-                }
+                let indices = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+                indices.take_while(|&index| index < tasks).for_each(|index| task(index, state));
             });
         });
     }

@@ -8,23 +8,11 @@ use thiserror::Error;
 #[error("{0}")]
 pub struct Absent(pub(super) String);
 
-/// A version of CUDA, as the driver counts: 1000 times the major and 10 times the minor version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CudaVersion(pub(super) i32);
-
-impl fmt::Display for CudaVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
-    }
-}
-
 /// The GPUs of this machine: proof that the driver and the libraries can be loaded.
 #[derive(Clone, Debug)]
 pub struct CudaDevices {
-    /// The newest CUDA that the driver supports.
-    pub cuda: CudaVersion,
-    /// Version of the driver itself, where the system tells.
-    pub driver: Option<String>,
+    /// The newest CUDA that the driver supports, and the driver's version.
+    pub versions: String,
     /// At least one device, by ordinal.
     pub devices: Vec<CudaDeviceInfo>,
 }
@@ -39,7 +27,7 @@ pub struct CudaDeviceInfo {
     /// Compute capability, major and minor.
     pub compute_capability: [i32; 2],
     /// Streaming multiprocessors.
-    pub multiprocessors: i32,
+    pub multiprocessors: u32,
     /// Highest clock of the multiprocessors, in MHz.
     pub clock_mhz: i32,
     /// Highest clock of the memory, in MHz.
@@ -56,16 +44,5 @@ impl fmt::Display for CudaDeviceInfo {
             f,
             "{name} ({multiprocessors} multiprocessors at up to {clock_mhz} MHz, {memory_gib:.0} GiB at {memory_clock_mhz} MHz)"
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_print_as_nvidia_writes_them() {
-        assert_eq!(CudaVersion(13_000).to_string(), "13.0");
-        assert_eq!(CudaVersion(12_080).to_string(), "12.8");
     }
 }

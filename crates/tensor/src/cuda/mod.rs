@@ -16,7 +16,7 @@ mod devices;
 mod driver;
 mod kernel;
 
-pub use devices::{Absent, CudaDeviceInfo, CudaDevices, CudaVersion};
+pub use devices::{Absent, CudaDeviceInfo, CudaDevices};
 pub(crate) use driver::DeviceMemory;
 #[cfg(feature = "cuda")]
 pub use driver::Library;

@@ -25,12 +25,16 @@ impl CudaDevices {
     }
 }
 
-/// `visibility type { signature } ..;`: types that are never made, with what is called of them in a build with CUDA.
+/// `visibility type [fields] { signature } ..;`: types that are never made, with what is used of them in a build with
+/// CUDA.
 macro_rules! never {
-    ($($visible:vis $type:ident $({ $($signature:tt)* })*;)+) => {$(
+    ($($visible:vis $type:ident $([$($fields:tt)*])? $({ $($signature:tt)* })*;)+) => {$(
         #[allow(missing_docs, dead_code)]
         #[derive(Clone, Debug)]
-        $visible struct $type(());
+        $visible struct $type {
+            $($($fields)*,)?
+            never: std::convert::Infallible,
+        }
 
         #[allow(missing_docs, clippy::missing_safety_doc, dead_code)]
         impl $type {
@@ -42,22 +46,14 @@ macro_rules! never {
 }
 
 never! {
-    pub Cuda
-        { pub fn with_tf32(self, _: bool) -> Self }
-        { pub fn allows_tf32(&self) -> bool }
+    pub Cuda [pub tf32: bool, pub format: Format]
         { pub fn with_format(self, _: Format) -> Self }
-        { pub fn format(&self) -> Format }
         { pub fn info(&self) -> &CudaDeviceInfo }
-        { pub fn versions(&self) -> &str }
         { pub fn stream(&self) -> &Stream }
         { pub fn new_stream(&self) -> Result<Stream, CudaError> }
-        { pub fn multiprocessors(&self) -> u32 }
         { pub fn memory(&self) -> Result<[u64; 2], CudaError> }
         { pub fn note(&self, _: Done) }
         { pub fn check(&self) -> Done }
-        { pub fn first_failure(&self, _: Done) -> Done }
-        { pub fn take_buffer(&self, _: usize) -> Result<Pinned, CudaError> }
-        { pub fn give_buffer(&self, _: Pinned) }
         { pub fn scratch<R>(&self, _: impl FnOnce(ViewMut<'_>) -> R) -> R }
         { pub fn own_bytes(&self) -> u64 }
         { pub fn fault_address(&self) -> u64 }
@@ -67,7 +63,6 @@ never! {
         { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> }
         { pub fn break_down(&self) };
     pub Stream
-        { pub fn bind(&self) -> Done }
         { pub fn synchronize(&self) -> Done }
         { pub fn wait(&self, _: &Event) -> Done }
         { pub fn event(&self) -> Result<Event, CudaError> }
@@ -84,7 +79,6 @@ never! {
         { pub fn len(&self) -> usize }
         { pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> }
         { pub fn copy_to(&mut self, _: ViewMut<'_>) -> Done }
-        { pub fn copy_from(&mut self, _: View<'_>) -> Done }
         { pub unsafe fn upload_in(&self, _: &Stream, _: usize, _: ViewMut<'_>) -> Done }
         { pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Done };
     pub Communicator
@@ -94,9 +88,8 @@ never! {
         { pub fn abort(&self) };
     pub CudaGraph
         { pub unsafe fn replay(&mut self) -> Done };
-    pub(crate) DeviceMemory
+    pub(crate) DeviceMemory [pub(crate) stream: Stream]
         { pub(crate) fn new(_: &Stream, _: usize) -> Result<Self, CudaError> }
-        { pub(crate) fn stream(&self) -> &Stream }
         { pub(crate) fn len(&self) -> usize }
         { pub(crate) fn address(&self) -> Address };
 }

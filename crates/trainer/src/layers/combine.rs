@@ -20,10 +20,8 @@ impl Layer for Eltwise {
             return Err(format!("at most {MOST_INPUTS} bottoms are combined, not {}", bottoms.len()));
         }
         let is_sum = matches!(self.0, Combination::Sum(_));
-        if let Combination::Sum(coefficients) = &mut self.0
-            && coefficients.is_empty()
-        {
-            *coefficients = vec![1.0; bottoms.len()];
+        if let Combination::Sum(coefficients) = &mut self.0 {
+            coefficients.resize(bottoms.len(), 1.0);
         }
         let absorbs = if is_sum { Absorbed::Forward } else { Absorbed::No };
         let (gradients, top) = (vec![true; bottoms.len()], Declaration::one(bottoms[0].clone()));
@@ -53,21 +51,14 @@ impl Layer for Concat {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let first = &bottoms[0];
         let axis = axis_of(first, self.params.axis)?;
-        let others = |shape: &TensorType| {
-            let mut dims = shape.dims().to_vec();
-            (axis < dims.len()).then(|| dims.remove(axis));
-            dims
-        };
-        if let Some(other) =
-            bottoms.iter().find(|shape| shape.rank() != first.rank() || others(shape) != others(first))
-        {
+        let fits = |shape: &TensorType| shape.dims() == with_extent(first, axis, shape.dim(axis)).dims();
+        if let Some(other) = bottoms.iter().find(|shape| !fits(shape)) {
             return Err(format!("the bottoms may differ along axis {axis} only, unlike {first} and {other}"));
         }
-        let mut dims = first.dims().to_vec();
-        dims[axis] = bottoms.iter().map(|shape| shape.dim(axis)).sum();
+        let extent = bottoms.iter().map(|shape| shape.dim(axis)).sum();
         // A blob of one channel lies like others in either order.
         let format = bottoms.iter().map(TensorType::format).find(|format| format.layout == AxisOrder::Nhwc);
-        let top = TensorType::new(&dims, format.unwrap_or(first.format()));
+        let top = with_extent(first, axis, extent).in_format(format.unwrap_or(first.format()));
         self.extents = side_by_side(&top, axis, bottoms);
         Ok(Declaration { tops: vec![top], gradients: vec![true; bottoms.len()], ..Declaration::default() })
     }
@@ -88,6 +79,13 @@ impl Layer for Concat {
         }
         Ok(())
     }
+}
+
+/// A blob like `blob`, of another extent along `axis`.
+fn with_extent(blob: &TensorType, axis: usize, extent: usize) -> TensorType {
+    let mut dims = blob.dims().to_vec();
+    dims[axis] = extent;
+    blob.with_dims(&dims)
 }
 
 /// The places of `parts`, in this order, in `whole` along `axis`.
@@ -123,11 +121,7 @@ impl Layer for Slice {
         let (whole, (SliceParams { axis, points }, tops)) = (&bottoms[0], &self.params);
         let axis = axis_of(whole, *axis)?;
         let bounds = bounds(points, *tops, whole.dim(axis))?;
-        let part = |ends: &[usize]| {
-            let mut dims = whole.dims().to_vec();
-            dims[axis] = ends[1] - ends[0];
-            whole.with_dims(&dims)
-        };
+        let part = |ends: &[usize]| with_extent(whole, axis, ends[1] - ends[0]);
         let tops: Vec<TensorType> = bounds.windows(2).map(part).collect();
         self.extents = side_by_side(whole, axis, &tops);
         Ok(Declaration { tops, gradients: vec![true], ..Declaration::default() })
@@ -155,14 +149,12 @@ impl Layer for Slice {
     }
 }
 
-/// Copies of one blob. Seldom needed: a blob may have any number of readers.
-pub(super) struct Split {
-    pub(super) tops: usize,
-}
+/// So many copies of one blob. Seldom needed: a blob may have any number of readers.
+pub(super) struct Split(pub(super) usize);
 
 impl Layer for Split {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let tops = vec![bottoms[0].clone(); self.tops];
+        let tops = vec![bottoms[0].clone(); self.0];
         Ok(Declaration { tops, gradients: vec![true], ..Declaration::default() })
     }
 

@@ -27,8 +27,7 @@ pub struct ConvolutionLayer {
 impl ConvolutionLayer {
     /// With feature maps of this format.
     pub(super) fn new(params: ConvolutionParams, format: Format) -> Self {
-        let installed = [None, None, None];
-        Self { params, geometry: None, format, installed }
+        Self { params, geometry: None, format, installed: Default::default() }
     }
 
     /// Has it read images of this shape as [blocks of pixels](space_to_depth), where that is faster: how it does.
@@ -54,6 +53,39 @@ impl ConvolutionLayer {
     fn channels(&self) -> AxisExtents {
         let g = self.geometry();
         AxisExtents::new(&TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], self.format), 1)
+    }
+
+    /// The kernel of `op` on `device`, named after `layer`.
+    pub fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
+        let g = self.geometry();
+        let mini_batch = u32::try_from(g.n).expect("a mini-batch of 32 bits");
+        let math = match device {
+            Device::Cuda(cuda) if cuda.tf32 && self.format.dtype == ElementType::F32 => Math::Tf32,
+            _ => Math::Fp32,
+        };
+        Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g, self.format) }, mini_batch }
+    }
+
+    /// Fixes how `op` will run, with a workspace from byte `offset` of its step's scratch on, and returns that.
+    ///
+    /// # Errors
+    /// A configuration that does not fit the kernel, or names an unknown algorithm.
+    pub fn install(
+        &mut self,
+        device: &Device,
+        op: ConvOp,
+        configuration: &Configuration,
+        offset: usize,
+    ) -> Result<Space, BoxError> {
+        let runner = Runner::new(device, op, self.geometry(), configuration)?;
+        let workspace = runner.workspace();
+        self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
+        Ok(workspace)
+    }
+
+    /// When the kernel of `op` last began and ended; `None` if kernels were not timed, or it has not run since.
+    pub fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
+        self.installed[op as usize].as_mut()?.marks.take()
     }
 
     fn run(
@@ -108,7 +140,7 @@ impl Layer for ConvolutionLayer {
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let (x, w, dy) = (io.bottoms[0], io.params[0], io.top_diff());
-        let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
+        let mut param_diffs = io.param_diffs.into_iter();
         if let Some(dw) = param_diffs.next().flatten() {
             self.run(device, ConvOp::BackwardFilter, [x, dy], dw, &mut io.scratch, io.timed)?;
         }
@@ -119,40 +151,5 @@ impl Layer for ConvolutionLayer {
             self.run(device, ConvOp::BackwardData, [dy, w], dx, &mut io.scratch, io.timed)?;
         }
         Ok(())
-    }
-}
-
-impl ConvolutionLayer {
-    /// The kernel of `op` on `device`, named after `layer`.
-    pub fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
-        let g = self.geometry();
-        let mini_batch = u32::try_from(g.n).expect("a mini-batch of 32 bits");
-        let math = match device {
-            Device::Cuda(cuda) if cuda.allows_tf32() && self.format.dtype == ElementType::F32 => Math::Tf32,
-            _ => Math::Fp32,
-        };
-        Kernel { name: layer.to_owned(), id: KernelId { math, ..kernel_id(op, &g, self.format) }, mini_batch }
-    }
-
-    /// Fixes how `op` will run, with a workspace from byte `offset` of its step's scratch on, and returns that.
-    ///
-    /// # Errors
-    /// A configuration that does not fit the kernel, or names an unknown algorithm.
-    pub fn install(
-        &mut self,
-        device: &Device,
-        op: ConvOp,
-        configuration: &Configuration,
-        offset: usize,
-    ) -> Result<Space, BoxError> {
-        let runner = Runner::new(device, op, self.geometry(), configuration)?;
-        let workspace = runner.workspace();
-        self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
-        Ok(workspace)
-    }
-
-    /// When the kernel of `op` last began and ended; `None` if kernels were not timed, or it has not run since.
-    pub fn take_marks(&mut self, op: ConvOp) -> Option<[Mark; 2]> {
-        self.installed[op as usize].as_mut()?.marks.take()
     }
 }

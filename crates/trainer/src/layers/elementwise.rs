@@ -138,13 +138,10 @@ impl Layer for DropoutLayer {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let mask = self.mask(io.iteration);
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
-        match (io.top_diffs.is_empty(), self.identity) {
-            (false, true) => copy::copy(device, io.top_diff(), dx),
-            (true, true) => {}
-            (in_place, false) => {
-                let dy = (!in_place).then(|| io.top_diff());
-                dropout::apply(device, &mask, dy, dx);
-            }
+        match (io.top_diffs.first().map(|_| io.top_diff()), self.identity) {
+            (Some(dy), true) => copy::copy(device, dy, dx),
+            (None, true) => {}
+            (dy, false) => dropout::apply(device, &mask, dy, dx),
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ impl Layer for InnerProductLayer {
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let (extents, dy) = (self.extents, io.top_diff());
-        let mut param_diffs = std::mem::take(&mut io.param_diffs).into_iter();
+        let mut param_diffs = io.param_diffs.into_iter();
         if let Some(dw) = param_diffs.next().flatten() {
             inner_product::backward_weights(device, &extents, io.bottoms[0], dy, dw);
         }

@@ -5,7 +5,6 @@
 //! ([`Declaration`]); at each step it is handed exactly that ([`Forward`], [`Backward`]).
 
 mod combine;
-mod convert;
 mod convolution;
 mod elementwise;
 mod inner_product;
@@ -23,9 +22,9 @@ use crate::spec::{Filler, LayerSpec, NetSpec};
 use std::any::Any;
 use tensor::{Device, Space, TensorType, View, ViewMut};
 
-pub(crate) use convert::Convert;
 pub use convolution::ConvolutionLayer;
 pub use registry::{build, reads};
+pub(crate) use shape::Convert;
 pub use source::DataLayer;
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
@@ -203,6 +202,7 @@ impl Absorbed {
 }
 
 /// One layer of a net.
+#[allow(unused_variables)] // of passes that a layer does not have
 pub trait Layer: Any + Send {
     /// Checks the bottoms' shapes and declares everything the graph has to know.
     ///
@@ -217,7 +217,6 @@ pub trait Layer: Any + Send {
     /// # Errors
     /// Data that cannot be read.
     fn upload(&mut self, device: &Device, iteration: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
-        let _ = (device, iteration, tops);
         unreachable!("a layer with bottoms computes its tops from them")
     }
 
@@ -226,7 +225,6 @@ pub trait Layer: Any + Send {
     /// # Errors
     /// Only for data out of range.
     fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
-        let _ = (device, io);
         unreachable!("a layer without bottoms has no forward pass")
     }
 
@@ -235,7 +233,6 @@ pub trait Layer: Any + Send {
     /// # Errors
     /// Only for data out of range.
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
-        let _ = (device, io);
         unreachable!("a layer that declares no gradient has no backward pass")
     }
 }
@@ -285,14 +282,14 @@ struct Place<'a> {
 }
 
 /// A layer of which there is nothing to know but its parameters, and what its declaration finds out.
-struct Declared<P, E> {
+pub(crate) struct Declared<P, E> {
     params: P,
     /// Empty until the layer is declared.
     extents: E,
 }
 
 impl<P: Clone, E: Default> Declared<P, E> {
-    fn new(params: &P) -> Self {
+    pub(crate) fn new(params: &P) -> Self {
         Self { params: params.clone(), extents: E::default() }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     pooling::windows,
 };
 use crate::error::BoxError;
-use crate::spec::{BatchNormParams, Filler, LrnParams, Phase, PoolingParams, ScaleParams};
+use crate::spec::{BatchNormParams, Filler, LrnParams, Phase, PoolingParams, ScaleBias, ScaleParams};
 use cudnn_layers::AxisExtents;
 use cudnn_layers::batch_norm::{self, Added, RunningSums, Statistics};
 use cudnn_layers::lrn::{self, Lrn};
@@ -59,15 +59,13 @@ impl Layer for BatchNorm {
             extents = AxisExtents { outer: extents.per_index(), inner: 1, ..extents };
             self.pool = Some(g);
         }
-        let channels = extents.axis;
         self.extents = extents;
-        let blob =
-            |len, filler, learned| ParamDeclaration { shape: TensorType::f32(&[len]), filler, learned };
-        let state = |len| blob(len, Filler::constant(0.0), false);
-        let mut params = vec![state(channels), state(channels), state(1)];
-        if let Some(affine) = &self.params.scale_bias {
-            params.push(blob(channels, affine.scale_filler, true));
-            params.push(blob(channels, affine.bias_filler, true));
+        let channels = TensorType::f32(&[extents.axis]);
+        let state = |shape| ParamDeclaration { shape, filler: Filler::constant(0.0), learned: false };
+        let mut params = [channels.clone(), channels.clone(), TensorType::f32(&[1])].map(state).to_vec();
+        if let Some(ScaleBias { scale_filler, bias_filler }) = self.params.scale_bias {
+            let learned = |filler| ParamDeclaration::learned(channels.clone(), filler);
+            params.extend([scale_filler, bias_filler].map(learned));
         }
         Ok(Declaration {
             params,
@@ -89,15 +87,10 @@ impl Layer for BatchNorm {
             batch_norm::repeat(device, &norm, x, added, io.tops.remove(0), io.saved.as_view());
             return Ok(());
         }
-        let mut state = io.state.into_iter();
-        let mut blob = || state.next().expect("mean, variance and factor");
-        let running = RunningSums {
-            mean: blob(),
-            variance: blob(),
-            factor: blob(),
-            moving_average_fraction: self.params.moving_average_fraction,
-        };
-        batch_norm::forward(device, &norm, self.params.eps, x, added, io.tops.remove(0), io.saved, running);
+        let [mean, variance, factor] = io.state.try_into().expect("mean, variance and factor");
+        let BatchNormParams { moving_average_fraction, eps, .. } = self.params;
+        let running = RunningSums { mean, variance, factor, moving_average_fraction };
+        batch_norm::forward(device, &norm, eps, x, added, io.tops.remove(0), io.saved, running);
         Ok(())
     }
 
@@ -152,12 +145,11 @@ impl Layer for Scale {
         let gamma = bottoms.get(1).is_none().then(|| blob(p.filler));
         let bias = p.bias_term.then(|| blob(p.bias_filler));
         Ok(Declaration {
-            tops: vec![x.clone()],
             gradients: vec![true; bottoms.len()],
             params: gamma.into_iter().chain(bias).collect(),
             needs_bottom: true,
             absorbs: Absorbed::Forward,
-            ..Declaration::default()
+            ..Declaration::one(x.clone())
         })
     }
 

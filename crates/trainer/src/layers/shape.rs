@@ -1,10 +1,10 @@
-//! `Flatten` and `Reshape`: other extents for the same elements.
+//! The same elements otherwise: `Flatten` and `Reshape`, of other extents, and `Convert`, in another format.
 
-use super::{Backward, Declaration, Forward, InPlace, Layer, axis_of};
+use super::{Backward, Declaration, Declared, Forward, InPlace, Layer, axis_of};
 use crate::error::BoxError;
 use crate::spec::{FlattenParams, ReshapeParams};
-use cudnn_layers::copy;
-use tensor::{Device, TensorType, geometry::elements};
+use cudnn_layers::{copy, space_to_depth};
+use tensor::{ConvGeometry, Device, Format, TensorType, geometry::elements};
 
 /// How the extents change.
 pub(super) enum Reshape {
@@ -74,6 +74,37 @@ impl Layer for Reshape {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         if let (false, Some(dx)) = (io.top_diffs.is_empty(), io.bottom_diffs.remove(0)) {
             copy::copy(device, io.top_diff(), dx);
+        }
+        Ok(())
+    }
+}
+
+/// y is x in this format, and dx is dy in that of x. Nets get it where a layer reads a blob in another format.
+/// What reads images [as blocks of pixels](space_to_depth) comes with it; then there is no gradient.
+pub(crate) type Convert = Declared<(Format, Option<ConvGeometry>), Vec<usize>>;
+
+impl Layer for Convert {
+    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
+        self.extents = bottoms[0].dims().to_vec();
+        let (to, blocks) = self.params;
+        let Some(g) = blocks else { return Ok(Declaration::one(bottoms[0].in_format(to))) };
+        let ConvGeometry { n, c, h, w, .. } = g.in_memory();
+        let top = TensorType::new(&[n, c, h, w], to);
+        Ok(Declaration { gradients: vec![false], ..Declaration::one(top) })
+    }
+
+    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
+        let (x, y) = (io.bottoms[0], io.tops.remove(0));
+        match &self.params.1 {
+            Some(g) => space_to_depth::images_to_blocks(device, g, x, y),
+            None => copy::convert(device, &self.extents, x, y.replaced()),
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
+        if let Some(dx) = io.bottom_diffs.remove(0) {
+            copy::convert(device, &self.extents, io.top_diff(), dx);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
-use super::{Declaration, Layer, Place, SyntheticData};
+use super::{Declaration, Layer, Place};
 use crate::data::{DataError, Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Synthetic};
 use crate::spec::{DataParams, Filler, FillerKind, ImageDataParams, Mean, TransformParams, of_top};
 use crate::{error::BoxError, fill::fill};
@@ -16,27 +16,16 @@ pub struct DataLayer {
     mini_batch: usize,
 }
 
-/// What both types of data layer say about reading.
-struct Reading<'a> {
-    place: &'a Place<'a>,
-    transform: &'a TransformParams,
-    mini_batch: usize,
-    shuffle: bool,
-    has_source: bool,
-}
-
 impl DataLayer {
     /// The layer for a `data_param`.
     pub(super) fn data(place: &Place<'_>, params: &DataParams) -> Result<Self, BoxError> {
         let (source, phase) = (place.net.resolve(&params.source), place.net.state.phase);
-        let &DataParams { ref transform, batch_size: mini_batch, .. } = params;
-        let has_source = !params.source.is_empty();
-        let reading = Reading { place, transform, mini_batch, shuffle: false, has_source };
-        let shape = || match (ImageRecords::shape_of(&source, phase), side(transform)) {
+        let shape = || match (ImageRecords::shape_of(&source, phase), side(&params.transform)) {
             (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
             (found, None) => found,
         };
-        reading.layer(shape, || Ok(Arc::new(ImageRecords::open(&source, phase)?)))
+        let open = (!params.source.is_empty()).then_some(|| ImageRecords::open(&source, phase));
+        Self::new(place, &params.transform, (params.batch_size, false), shape, open)
     }
 
     /// The layer for an `image_data_param`.
@@ -50,15 +39,61 @@ impl DataLayer {
             [] => ImageData::open_list(&source, &root.clone().unwrap_or_default(), params.is_color),
             images => ImageData::open_files(images, params.is_color),
         };
-        let &ImageDataParams { ref transform, batch_size: mini_batch, shuffle, .. } = params;
-        let has_source = !(params.source.is_empty() && params.images.is_empty());
-        let reading = Reading { place, transform, mini_batch, shuffle, has_source };
         let shape = || {
-            let square = side(transform).map(|side| [side, side]);
+            let square = side(&params.transform).map(|side| [side, side]);
             let shape = params.new_size.or(square).map(|[h, w]| [if params.is_color { 3 } else { 1 }, h, w]);
             shape.map_or_else(|| open().map(|set| set.facts().shape), Ok)
         };
-        reading.layer(shape, || Ok(Arc::new(open()?)))
+        let has_source = !(params.source.is_empty() && params.images.is_empty());
+        let (order, open) = ((params.batch_size, params.shuffle), has_source.then_some(open));
+        Self::new(place, &params.transform, order, shape, open)
+    }
+
+    /// The layer that reads what `open` opens, if there is a source, or synthetic data instead, of a shape that is given
+    /// or else `shape`.
+    fn new<D: Dataset + 'static>(
+        &Place { net, options, .. }: &Place<'_>,
+        transform: &TransformParams,
+        (mini_batch, shuffle): (usize, bool),
+        shape: impl FnOnce() -> Result<[usize; 3], DataError>,
+        open: Option<impl FnOnce() -> Result<D, DataError>>,
+    ) -> Result<Self, BoxError> {
+        let mut transform = transform.clone();
+        let dataset: Arc<dyn Dataset> = if let Some(images) = options.synthetic {
+            let ask = |error| {
+                format!("{error}, and no crop_size says how large the images are; --synthetic=CxHxW does")
+            };
+            let shape = images.shape.map_or_else(shape, Ok).map_err(ask)?;
+            // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random
+            // weights, and it would be the processor's slow handling of vanishing gradients that is timed.
+            transform = TransformParams {
+                scale: 1.0 / 128.0,
+                mean: Mean::Values(vec![128.0]),
+                is_rgb: true,
+                crop_size: transform.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
+                ..TransformParams::default()
+            };
+            Arc::new(Synthetic::new(shape, net.classes(), mini_batch * net.share.ranks, options.seed)?)
+        } else {
+            if let Mean::File(file) = &mut transform.mean {
+                *file = net.resolve(&*file);
+            }
+            let missing = || Err(DataError::Invalid("source is missing".to_owned()));
+            let opened = open.map_or_else(missing, |open| open());
+            let advise = |error| format!("{error} (--synthetic replaces the data with synthetic images)");
+            Arc::new(opened.map_err(advise)?)
+        };
+        let constant = options.synthetic.is_some_and(|images| !images.stand_in);
+        let order = LoaderOptions {
+            mini_batch,
+            phase: net.state.phase,
+            seed: options.seed,
+            shuffle: shuffle && options.synthetic.is_none(),
+            prefetch: usize::from(!constant),
+            share: net.share,
+        };
+        let loader = Loader::new(dataset, &transform, order, &options.device)?;
+        Ok(Self { loader, constant, mini_batch })
     }
 
     /// What reads its data set, unless that is synthetic and constant.
@@ -86,63 +121,6 @@ impl DataLayer {
     }
 }
 
-impl Reading<'_> {
-    /// The layer that reads what `open` opens, or synthetic data instead, of a shape that is given or else `shape`.
-    fn layer(
-        &self,
-        shape: impl FnOnce() -> Result<[usize; 3], DataError>,
-        open: impl FnOnce() -> Result<Arc<dyn Dataset>, DataError>,
-    ) -> Result<DataLayer, BoxError> {
-        let &Place { net, options, .. } = self.place;
-        if let Some(images) = options.synthetic {
-            let ask = |error| {
-                format!("{error}, and no crop_size says how large the images are; --synthetic=CxHxW does")
-            };
-            return self.synthetic(images.shape.map_or_else(shape, Ok).map_err(ask)?, images);
-        }
-        let mut transform = self.transform.clone();
-        if let Mean::File(file) = &mut transform.mean {
-            *file = net.resolve(&*file);
-        }
-        let advise = |error: String| format!("{error} (--synthetic replaces the data with synthetic images)");
-        if !self.has_source {
-            return Err(advise("source is missing".to_owned()).into());
-        }
-        self.read(open().map_err(|error| advise(error.to_string()))?, &transform, 1)
-    }
-
-    fn synthetic(&self, shape: [usize; 3], images: SyntheticData) -> Result<DataLayer, BoxError> {
-        let Place { net, options, .. } = self.place;
-        let images_of_ranks = self.mini_batch * net.share.ranks;
-        let dataset = Arc::new(Synthetic::new(shape, net.classes(), images_of_ranks, options.seed)?);
-        // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random
-        // weights, and it would be the processor's slow handling of vanishing gradients that is timed.
-        let transform = TransformParams {
-            scale: 1.0 / 128.0,
-            mean: Mean::Values(vec![128.0]),
-            is_rgb: true,
-            crop_size: self.transform.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
-            ..TransformParams::default()
-        };
-        let in_order = Reading { shuffle: false, ..*self };
-        let layer = in_order.read(dataset, &transform, usize::from(images.stand_in))?;
-        Ok(DataLayer { constant: !images.stand_in, ..layer })
-    }
-
-    fn read(
-        &self,
-        dataset: Arc<dyn Dataset>,
-        transform: &TransformParams,
-        prefetch: usize,
-    ) -> Result<DataLayer, BoxError> {
-        let &Reading { place: &Place { net, options, .. }, mini_batch, shuffle, .. } = self;
-        let (phase, seed, share) = (net.state.phase, options.seed, net.share);
-        let order = LoaderOptions { mini_batch, phase, seed, shuffle, prefetch, share };
-        let loader = Loader::new(dataset, transform, order, &options.device)?;
-        Ok(DataLayer { loader, constant: false, mini_batch })
-    }
-}
-
 impl Layer for DataLayer {
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
         let [c, h, w] = self.loader.out_shape();
@@ -165,34 +143,32 @@ fn side(params: &TransformParams) -> Option<usize> {
 /// `DummyData` and `Input`: blobs from fillers. Constant ones are filled once, others at every iteration.
 pub(super) struct FilledData {
     name: String,
-    tops: Vec<(TensorType, Filler)>,
+    /// Each with its way to the device.
+    tops: Vec<(TensorType, Filler, Staging)>,
     constant: bool,
     seed: u64,
-    /// The way of each top to the device.
-    staging: Vec<Staging>,
 }
 
 impl FilledData {
     /// Of `fillers`, one for each top or for all; of an `Input` made once, until a program writes others there.
     pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], is_input: bool) -> Self {
-        let top = |top| (TensorType::f32(of_top::<Vec<usize>>(shapes, top)), *of_top(fillers, top));
+        let shape = |top| TensorType::f32(of_top::<Vec<usize>>(shapes, top));
+        let top = |top| (shape(top), *of_top(fillers, top), Staging::default());
         let tops: Vec<_> = (0..place.layer.tops.len()).map(top).collect();
-        let constant = is_input || tops.iter().all(|(_, filler)| filler.kind == FillerKind::Constant);
-        let staging = tops.iter().map(|_| Staging::default()).collect();
-        Self { name: place.layer.name.clone(), tops, constant, seed: place.options.seed, staging }
+        let constant = is_input || tops.iter().all(|(_, filler, _)| filler.kind == FillerKind::Constant);
+        Self { name: place.layer.name.clone(), tops, constant, seed: place.options.seed }
     }
 }
 
 impl Layer for FilledData {
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
-        let tops = self.tops.iter().map(|(shape, _)| shape.clone()).collect();
+        let tops = self.tops.iter().map(|(shape, ..)| shape.clone()).collect();
         Ok(Declaration { tops, constant: self.constant, ..Declaration::default() })
     }
 
     fn upload(&mut self, device: &Device, iteration: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
         let seed = self.seed.wrapping_add(if self.constant { 0 } else { iteration });
-        let ways = self.staging.iter_mut().zip(&self.tops).zip(tops);
-        for (index, ((way, (shape, filler)), top)) in ways.enumerate() {
+        for (index, ((shape, filler, way), top)) in self.tops.iter_mut().zip(tops).enumerate() {
             way.fill(device, top, |values| -> Result<(), BoxError> {
                 fill(values, shape, *filler, seed, &format!("{}.{index}", self.name));
                 Ok(())

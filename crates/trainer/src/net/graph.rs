@@ -3,7 +3,7 @@
 use crate::error::NetError;
 use crate::layers::{Absorbed, Convert, Declaration, InPlace, Layer, Need, ParamDeclaration, reads};
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Display};
 use tensor::{Accumulate, ConvGeometry, Format, Space, TensorType, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
@@ -110,9 +110,10 @@ impl Graph {
         format: Format,
         backward: bool,
     ) -> Result<(Self, Vec<Box<dyn Layer>>), NetError> {
-        let mut builder = Builder::new(spec, format);
+        let (graph, made, nodes, current, converted, shared) = Default::default();
+        let mut builder = Builder { spec, format, graph, layers: made, converted, nodes, current, shared };
         for (layer_spec, layer) in spec.layers.iter().zip(layers) {
-            builder.add(layer_spec, layer)?;
+            builder.add(layer_spec, layer).map_err(|message| NetError::layer(layer_spec, message))?;
         }
         let Builder { mut graph, layers, .. } = builder;
         if backward {
@@ -140,12 +141,11 @@ impl Graph {
             true => Accumulate::Add,
         };
         for index in (0..self.nodes.len()).rev() {
-            let node = &self.nodes[index];
+            let node = &mut self.nodes[index];
             let is_loss = node.declaration.loss_weights.iter().any(|&weight| weight != 0.0);
             if !is_loss && !node.tops.iter().any(|&top| leads_to_loss[top]) {
                 continue;
             }
-            let node = &mut self.nodes[index];
             for (i, &bottom) in node.bottoms.iter().enumerate() {
                 let passes = node.declaration.gradients[i] && node.spec.propagate_down.get(i) != Some(&false);
                 leads_to_loss[bottom] |= passes;
@@ -232,36 +232,30 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(spec: &'a NetSpec, format: Format) -> Self {
-        let (graph, nodes, current) = (Graph::default(), HashMap::new(), HashMap::new());
-        let (layers, converted, shared) = (Vec::new(), HashMap::new(), HashMap::new());
-        Self { spec, format, graph, layers, converted, nodes, current, shared }
-    }
-
-    fn add(&mut self, spec: &'a LayerSpec, mut layer: Box<dyn Layer>) -> Result<(), NetError> {
+    /// Adds a layer, or says what is wrong with it.
+    fn add(&mut self, spec: &'a LayerSpec, mut layer: Box<dyn Layer>) -> Result<(), String> {
         if let Some(&other) = self.nodes.get(spec.name.as_str()) {
             let place = &self.graph.nodes[other].spec.location;
-            let message =
-                format!("there is another layer of this name ({place}); parameters are kept by layer name");
-            return Err(NetError::layer(spec, message));
+            return Err(format!(
+                "there is another layer of this name ({place}); parameters are kept by layer name"
+            ));
         }
-        let mut bottoms =
-            spec.bottoms.iter().map(|name| self.bottom(spec, name)).collect::<Result<Vec<_>, _>>()?;
-        for (index, bottom) in bottoms.iter_mut().enumerate() {
-            let shape = &self.graph.values[*bottom].shape;
+        let mut bottoms = Vec::with_capacity(spec.bottoms.len());
+        for (index, name) in spec.bottoms.iter().enumerate() {
+            let bottom = self.bottom(name)?;
+            let shape = &self.graph.values[bottom].shape;
             let wanted = reads(spec, index, shape, self.format);
-            let blocks =
-                layer.convolution().filter(|_| self.is_data(*bottom)).and_then(|c| c.read_blocks(shape));
-            *bottom = self.converted(spec, *bottom, (wanted, blocks))?;
+            let convolution = layer.convolution().filter(|_| self.is_data(bottom));
+            let blocks = convolution.and_then(|convolution| convolution.read_blocks(shape));
+            bottoms.push(self.converted(spec, bottom, (wanted, blocks))?);
         }
-        let index = self.graph.nodes.len();
-        self.nodes.insert(&spec.name, index);
+        self.nodes.insert(&spec.name, self.graph.nodes.len());
         let shapes: Vec<TensorType> =
             bottoms.iter().map(|&bottom| self.graph.values[bottom].shape.clone()).collect();
-        let declaration = layer.declare(&shapes).map_err(|message| NetError::layer(spec, message))?;
+        let declaration = layer.declare(&shapes)?;
         let params = self.params(spec, &declaration.params)?;
         let tops = (spec.tops.iter().zip(&declaration.tops))
-            .map(|(name, shape)| self.top(spec, name, shape, index))
+            .map(|(name, shape)| self.top(spec, name, shape))
             .collect::<Result<Vec<_>, _>>()?;
         self.push(spec, layer, declaration, (bottoms, tops, params));
         Ok(())
@@ -306,7 +300,7 @@ impl<'a> Builder<'a> {
         reader: &LayerSpec,
         value: ValueId,
         (format, blocks): (Format, Option<ConvGeometry>),
-    ) -> Result<ValueId, NetError> {
+    ) -> Result<ValueId, String> {
         let Value { name, shape, .. } = &self.graph.values[value];
         let format = shape.in_format(format).format();
         if shape.format() == format && blocks.is_none() {
@@ -321,95 +315,87 @@ impl<'a> Builder<'a> {
         // Who asks for the blob wants no blocks.
         let top_name = if blocks.is_some() { name.clone() } else { blob.clone() };
         let spec = LayerSpec::new(name, LayerKind::Convert, blobs, reader.location.clone());
-        let mut layer = Box::new(Convert::new(format, blocks));
-        let declaration = layer.declare(&[shape]).map_err(|message| NetError::layer(&spec, message))?;
-        let top = self.value(&top_name, &declaration.tops[0], self.graph.nodes.len());
+        let mut layer = Box::new(Convert::new(&(format, blocks)));
+        let declaration = layer.declare(&[shape])?;
+        let top = self.value(&top_name, &declaration.tops[0]);
         self.push(&spec, layer, declaration, (vec![value], vec![top], Vec::new()));
         self.converted.insert((value, format, blocks), top);
         Ok(top)
     }
 
-    fn bottom(&self, spec: &LayerSpec, name: &str) -> Result<ValueId, NetError> {
+    fn bottom(&self, name: &str) -> Result<ValueId, String> {
         self.current.get(name).copied().ok_or_else(|| {
-            let later = self.spec.layers.iter().find(|layer| layer.tops.iter().any(|top| top == name));
-            NetError::layer(spec, match later {
+            match self.spec.layers.iter().find(|layer| layer.tops.iter().any(|top| top == name)) {
                 Some(later) => format!(
                     "bottom '{name}' comes only from layer '{}' ({}); layers run in the order of the file, so this is \
                      a cycle or a wrong order",
                     later.name, later.location
                 ),
                 None => format!("bottom '{name}' is not the top of any layer of this phase"),
-            })
+            }
         })
     }
 
-    fn top(
-        &mut self,
-        spec: &LayerSpec,
-        name: &'a str,
-        shape: &TensorType,
-        producer: usize,
-    ) -> Result<ValueId, NetError> {
-        check_size(spec, &format!("top '{name}'"), shape)?;
+    /// A top of the next node.
+    fn top(&mut self, spec: &LayerSpec, name: &'a str, shape: &TensorType) -> Result<ValueId, String> {
+        check_size(format_args!("top '{name}'"), shape)?;
         if let Some(&other) = self.current.get(name) {
             let other = self.graph.values[other].producer;
-            if other == producer {
-                return Err(NetError::layer(spec, format!("top '{name}' stands twice")));
+            if other == self.graph.nodes.len() {
+                return Err(format!("top '{name}' stands twice"));
             }
             if !spec.bottoms.iter().any(|bottom| bottom == name) {
                 let other = &self.graph.nodes[other].spec.name;
-                let message = format!("top '{name}' is already the top of layer '{other}'");
-                return Err(NetError::layer(spec, message));
+                return Err(format!("top '{name}' is already the top of layer '{other}'"));
             }
         }
-        let id = self.value(name, shape, producer);
+        let id = self.value(name, shape);
         self.current.insert(name, id);
         Ok(id)
     }
 
-    fn value(&mut self, name: &str, shape: &TensorType, producer: usize) -> ValueId {
-        let (id, name, shape) = (self.graph.values.len(), name.to_owned(), shape.clone());
+    fn value(&mut self, name: &str, shape: &TensorType) -> ValueId {
+        let (id, producer) = (self.graph.values.len(), self.graph.nodes.len());
+        let (name, shape) = (name.to_owned(), shape.clone());
         let value = Value { name, shape, producer, consumers: Vec::new(), root: id, needs_diff: false };
         self.graph.values.push(value);
         id
     }
 
-    fn params(&mut self, spec: &LayerSpec, declared: &[ParamDeclaration]) -> Result<Vec<usize>, NetError> {
-        if spec.params.len() > declared.len() {
-            let message =
-                format!("param is given {} times for {} parameters", spec.params.len(), declared.len());
-            return Err(NetError::layer(spec, message));
+    fn params(&mut self, spec: &LayerSpec, declared: &[ParamDeclaration]) -> Result<Vec<usize>, String> {
+        let (given, count) = (spec.params.len(), declared.len());
+        if given > count {
+            return Err(format!("param is given {given} times for {count} parameters"));
         }
         let mut params = Vec::with_capacity(declared.len());
         for (index, declaration) in declared.iter().enumerate() {
             let param = self.param(spec, index, declaration)?;
             if params.contains(&param) {
                 let name = &self.graph.params[param].name;
-                return Err(NetError::layer(spec, format!("it shares parameter '{name}' with itself")));
+                return Err(format!("it shares parameter '{name}' with itself"));
             }
             params.push(param);
         }
         Ok(params)
     }
 
-    fn param(&mut self, spec: &LayerSpec, at: usize, declared: &ParamDeclaration) -> Result<usize, NetError> {
+    fn param(&mut self, spec: &LayerSpec, at: usize, declared: &ParamDeclaration) -> Result<usize, String> {
         let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(at);
         if let Some((shared, &param)) = shared.as_ref().and_then(|name| self.shared.get_key_value(name)) {
             let owner = &self.graph.params[param];
             let (shape, own) = (&owner.declaration.shape, &declared.shape);
             let differs = |own: f32, owner: f32| own != 1.0 && own != owner;
-            let message = if shape != own {
-                format!("it shares parameter '{shared}' of shape {shape}, but needs {own}")
+            return if shape != own {
+                Err(format!("it shares parameter '{shared}' of shape {shape}, but needs {own}"))
             } else if differs(lr_mult, owner.lr_mult) || differs(decay_mult, owner.decay_mult) {
-                format!(
+                Err(format!(
                     "it shares parameter '{shared}', for which the first layer says another lr_mult or decay_mult"
-                )
+                ))
             } else {
-                return Ok(param);
+                Ok(param)
             };
-            return Err(NetError::layer(spec, message));
         }
-        check_size(spec, &format!("parameter {at}"), &declared.shape)?;
+        check_size(format_args!("parameter {at}"), &declared.shape)?;
         let (id, declaration) = (self.graph.params.len(), declared.clone());
         self.shared.extend(shared.map(|name| (name, id)));
         let name = format!("{}.{at}", spec.name);
@@ -419,7 +405,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn check_size(spec: &LayerSpec, what: &str, shape: &TensorType) -> Result<(), NetError> {
+fn check_size(what: impl Display, shape: &TensorType) -> Result<(), String> {
     let message = || format!("{what} would have the extents {shape:?}, more than any memory holds");
-    elements(shape.dims()).map(drop).ok_or_else(|| NetError::layer(spec, message()))
+    elements(shape.dims()).map(drop).ok_or_else(message)
 }

@@ -62,11 +62,6 @@ impl RunLayout {
     pub fn bytes(&self) -> usize {
         (self.report.arena.0 - self.report.staged.0) as usize
     }
-
-    /// Bytes of the host's slab.
-    pub fn slab_bytes(&self) -> usize {
-        self.report.nets.iter().map(|net| net.slab.0 as usize).max().unwrap_or(0)
-    }
 }
 
 impl NetLayout {
@@ -77,11 +72,10 @@ impl NetLayout {
             let data = if is_constant { Buffer::Constant(value.root) } else { Buffer::Data(value.root) };
             (data, value.root, value.shape.format())
         });
-        let mut layout = Self { values: values.collect(), places, params: Vec::new() };
         let params = graph.params.iter().enumerate().map(|(id, param)| {
             let (master, read) = (param.master(), &param.declaration.shape);
             let span = |buffer| {
-                let spot = layout.places.first_spot(buffer)?;
+                let spot = places.first_spot(buffer)?;
                 Some(Span::bytes(spot.offset.0 as usize, spot.bytes.0 as usize).tagged(master.format()))
             };
             let all = span(Buffer::Parameter(id)).expect("every parameter has a place");
@@ -94,8 +88,7 @@ impl NetLayout {
                 history: span(Buffer::History(id)),
             }
         });
-        layout.params = params.collect();
-        layout
+        Self { values: values.collect(), params: params.collect(), places }
     }
 
     /// The last action, after which outputs are read.

@@ -1,10 +1,9 @@
 //! A net: its graph, its layers, and the execution of its schedule over an arena.
 
-mod fusion;
 pub mod graph;
 pub mod layout;
+mod rewrite;
 pub mod run;
-mod split;
 mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -16,7 +15,7 @@ use crate::spec::{LayerKind, NetSpec, Phase};
 use cudnn_layers::{conv::ConvOp, update::Method};
 use graph::{Graph, Node, Param, Value, ValueId};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
-use planner::{Bytes, Kernel, Plan, PlannedKernel, WorkspacePolicy};
+use planner::{Bytes, Kernel, Plan, WorkspacePolicy};
 use std::{collections::HashMap, fmt::Display};
 use tensor::{Device, Mark, Space, TensorType};
 
@@ -28,8 +27,8 @@ pub struct Net {
     phase: Phase,
     graph: Graph,
     layers: Vec<Box<dyn Layer>>,
-    /// For each node, whether its constant tops are filled.
-    filled: Vec<bool>,
+    /// For each node, whether its constant tops are filled: not yet in a new arena.
+    pub(crate) filled: Vec<bool>,
     device: Device,
     /// For each node, the scratch of its forward and of its backward pass.
     scratch: Vec<[Scratch; 2]>,
@@ -66,9 +65,6 @@ fn check_labels(graph: &Graph, layers: &[Box<dyn Layer>]) -> Result<(), NetError
     Ok(())
 }
 
-/// The kernels of a plan, by layer and operation.
-type Planned<'a> = HashMap<(&'a str, ConvOp), &'a PlannedKernel>;
-
 impl Net {
     /// Builds the layers of `spec` (already reduced to one phase) and connects them.
     ///
@@ -77,48 +73,40 @@ impl Net {
     /// # Errors
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
-        let separate = split::separate(spec);
+        let separate = rewrite::separate(spec);
         let order = options.device.format().layout;
-        let (spec, mut gone) = if training { fusion::join(separate, order) } else { (separate, Vec::new()) };
+        let (spec, mut gone) = if training { rewrite::join(separate, order) } else { (separate, Vec::new()) };
         let layers = (spec.layers.iter())
             .map(|layer| layers::build(&spec, layer, options))
             .collect::<Result<Vec<_>, _>>()?;
         let (mut graph, layers) = Graph::build(&spec, layers, options.device.format(), training)?;
         check_labels(&graph, &layers)?;
-        gone.append(&mut fusion::absorb(&mut graph, training));
+        gone.append(&mut rewrite::absorb(&mut graph, training));
         let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
         let scratch = graph.nodes.iter().map(transient).collect();
-        let (name, phase, device) = (spec.name.clone(), spec.state.phase, options.device.clone());
-        let (filled, kept) = (vec![false; layers.len()], Vec::new());
-        let (method, keeps_gradients) = (Method::default(), spec.share.ranks > 1);
         Ok(Self {
-            name,
-            phase,
+            name: spec.name.clone(),
+            phase: spec.state.phase,
             graph,
+            filled: vec![false; layers.len()],
             layers,
-            filled,
-            device,
+            device: options.device.clone(),
             scratch,
             training,
-            method,
-            keeps_gradients,
-            kept,
+            method: Method::default(),
+            keeps_gradients: spec.share.ranks > 1,
+            kept: Vec::new(),
             gone,
         })
     }
 
     /// Calls its parameters as `trained` calls those of the same layers, whichever layer has a shared one first here.
     pub(crate) fn name_as(&mut self, trained: &Net) {
-        let places = |nodes: &[Node]| {
-            let of_node = |node: &Node| {
-                let numbered = node.params.iter().copied().enumerate();
-                numbered.map(|(at, param)| ((node.spec.name.clone(), at), param)).collect::<Vec<_>>()
-            };
-            nodes.iter().flat_map(of_node).collect::<HashMap<_, _>>()
-        };
-        let known = places(&trained.graph.nodes);
-        for (place, param) in places(&self.graph.nodes) {
-            if let Some(&other) = known.get(&place) {
+        let nodes = trained.graph.nodes.iter().map(|node| (&node.spec.name, node));
+        let nodes: HashMap<&String, &Node> = nodes.collect();
+        for node in &self.graph.nodes {
+            let others = nodes.get(&node.spec.name).map_or(&[][..], |other| &other.params);
+            for (&param, &other) in node.params.iter().zip(others) {
                 self.graph.params[param].name.clone_from(&trained.graph.params[other].name);
             }
         }
@@ -179,11 +167,6 @@ impl Net {
         }
     }
 
-    /// Takes note that the net will run in a new arena, where nothing is filled yet.
-    pub fn enter_arena(&mut self) {
-        self.filled.fill(false);
-    }
-
     /// Has the values of the blob of this name stay where they are to the end of an iteration, for
     /// [`Execution::blob`](crate::Execution::blob), and says its shape. To be asked for before the net is laid out.
     ///
@@ -234,14 +217,10 @@ impl Net {
     }
 
     fn place_kernels(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
-        let kernels = plan.kernels.iter().map(|planned| (&planned.kernel, planned));
-        let planned: Planned<'_> =
-            kernels.map(|(kernel, planned)| ((kernel.name.as_str(), kernel.id.op), planned)).collect();
-        let divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
+        let passes = [&[ConvOp::Forward][..], &[ConvOp::BackwardData, ConvOp::BackwardFilter]];
         for index in 0..self.graph.nodes.len() {
-            let passes = [&[ConvOp::Forward][..], &[ConvOp::BackwardData, ConvOp::BackwardFilter]];
             for (pass, ops) in passes.into_iter().enumerate() {
-                if let Some(scratch) = self.place_step((&planned, divided), index, ops, to_run)? {
+                if let Some(scratch) = self.place_step(plan, index, ops, to_run)? {
                     self.scratch[index][pass] = scratch;
                 }
             }
@@ -249,23 +228,24 @@ impl Net {
         Ok(())
     }
 
-    /// Places the kernels of one step of node `index` and returns the scratch that they need together. Under WD
-    /// (`divided`) each has a segment of its own (a plan puts those of one layer side by side); otherwise they share
-    /// theirs, one after the other.
+    /// Places the kernels of one step of node `index` and returns the scratch that they need together. Under WD each has
+    /// a segment of its own (a plan puts those of one layer side by side); otherwise they share theirs, one after the
+    /// other.
     fn place_step(
         &mut self,
-        (plan, divided): (&Planned<'_>, bool),
+        plan: &Plan,
         index: usize,
         ops: &[ConvOp],
         to_run: bool,
     ) -> Result<Option<Scratch>, NetError> {
         let node = &self.graph.nodes[index];
         let Some(planned) = self.layers[index].convolution() else { return Ok(None) };
+        let divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
         let (mut start, mut end) = (None, 0);
         for &op in ops.iter().filter(|&&op| runs(&self.graph, node, op)) {
             let name = &node.spec.name;
             let lacking = || NetError::Refused(format!("net '{}': the plan lacks {name} {op}", self.name));
-            let kernel = plan.get(&(name.as_str(), op)).ok_or_else(lacking)?;
+            let kernel = plan.kernel(name, op).ok_or_else(lacking)?;
             let segment = if divided { kernel.workspace_offset.0 as usize } else { 0 };
             let start = *start.get_or_insert(segment);
             let workspace = match to_run {

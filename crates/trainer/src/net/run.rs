@@ -13,13 +13,7 @@ impl Net {
     /// Has a layer do action number `at` of its schedule, in a mini-batch of this number, which stands in the device's
     /// memory, too. Gradients of parameters add to those of earlier mini-batches if `accumulate` says so. A GPU's work
     /// is launched, not waited for.
-    ///
-    /// # Errors
-    /// What the layer reports of its data, with its name.
-    ///
-    /// # Panics
-    /// If the action is none of a layer.
-    pub fn compute(
+    pub(crate) fn compute(
         &mut self,
         layout: &NetLayout,
         arena: &mut Arena,
@@ -61,10 +55,8 @@ impl Net {
     /// Something that was asked of it failed, or it met a label out of range, which on a processor is an error at once.
     pub fn check(&self) -> Result<(), NetError> {
         self.device.check()?;
-        match device_fault(&self.device) {
-            Some(label) => Err(NetError::Refused(format!("a loss or an accuracy: {label}"))),
-            None => Ok(()),
-        }
+        let fault = |label| NetError::Refused(format!("a loss or an accuracy: {label}"));
+        device_fault(&self.device).map(fault).map_or(Ok(()), Err)
     }
 }
 

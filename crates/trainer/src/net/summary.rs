@@ -44,12 +44,11 @@ impl Net {
             |values: &[usize]| values.iter().map(|&value| graph.values[value].shape.count()).sum::<usize>();
         let work = graph.nodes.iter().map(|node| {
             let filter = node.params.first().map(|&param| graph.params[param].declaration.shape.count());
-            let places = || {
-                let top = &graph.values[node.tops[0]].shape;
-                top.count() / top.dims().get(1).copied().unwrap_or(1).max(1)
-            };
             let forward = match (node.spec.kind.type_name(), filter) {
-                ("Convolution" | "InnerProduct", Some(filter)) => 2 * filter * places(),
+                ("Convolution" | "InnerProduct", Some(filter)) => {
+                    let top = &graph.values[node.tops[0]].shape;
+                    2 * filter * (top.count() / top.c().max(1))
+                }
                 _ => count(&node.bottoms) + count(&node.tops),
             };
             let flops = [1.0, 2.0].map(|times| times * forward as f64);

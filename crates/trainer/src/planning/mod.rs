@@ -193,12 +193,11 @@ impl Planning {
             self.unstored = added.err().or(self.unstored.take());
         }
         drop(listening);
-        match measured {
-            _ if self.stop.is_requested() => {
-                Err(NetError::Stopped { kept: self.records.database.is_some() && self.unstored.is_none() })
-            }
-            measured => measured.map_err(|error| NetError::Profile(error.into())),
+        if self.stop.is_requested() {
+            let kept = self.records.database.is_some() && self.unstored.is_none();
+            return Err(NetError::Stopped { kept });
         }
+        measured.map_err(|error| NetError::Profile(error.into()))
     }
 
     /// Takes over what the database knows, once. One that cannot be read is a reason to measure, not to give up.

@@ -13,11 +13,6 @@ impl SourceFile {
     pub(crate) fn location(&self, line: usize) -> Location {
         Location { file: self.name.clone(), line }
     }
-
-    fn warn(&self, line: usize, owner: &str, message: String) {
-        let (location, owner) = (self.location(line), owner.to_owned());
-        self.warnings.borrow_mut().push(Warning { location, owner, message });
-    }
 }
 
 /// What `read` makes of `file`'s `message`, called `owner` in errors, and the warnings in the order of the file.
@@ -162,7 +157,7 @@ impl Scalar for usize {
 
 /// Hands out the fields of one message. When it is dropped, every field that was not read becomes a warning.
 pub(crate) struct Reader<'s> {
-    source: &'s SourceFile,
+    pub(crate) source: &'s SourceFile,
     fields: &'s [Field],
     /// Line on which the message opens; that of its parent if it is absent.
     line: usize,
@@ -177,10 +172,6 @@ impl<'s> Reader<'s> {
     pub(crate) fn new(source: &'s SourceFile, message: &'s Message, owner: String) -> Self {
         let Message { line, ref fields } = *message;
         Self { source, fields, line, owner, path: String::new(), known: vec![false; fields.len()] }
-    }
-
-    pub(crate) fn source(&self) -> &'s SourceFile {
-        self.source
     }
 
     pub(crate) fn location(&self) -> Location {
@@ -215,13 +206,6 @@ impl<'s> Reader<'s> {
         self.fields.iter().any(|field| field.name == name)
     }
 
-    /// Fields that are known and rightly without effect here.
-    pub(crate) fn ignore(&mut self, names: &[&str]) {
-        for name in names {
-            self.fields(name);
-        }
-    }
-
     /// Whatever stands here is of no interest.
     pub(crate) fn ignore_all(&mut self) {
         self.known.fill(true);
@@ -253,10 +237,7 @@ impl<'s> Reader<'s> {
             FieldValue::Word(word) | FieldValue::String(word) => words.iter().position(|other| other == word),
             _ => None,
         };
-        match place.or(number) {
-            Some(place) => Ok(Some(place)),
-            None => Err(self.unexpected(field, &one_of(words))),
-        }
+        place.or(number).map(Some).ok_or_else(|| self.unexpected(field, &one_of(words)))
     }
 
     /// The message in the field `name`; empty where the field is absent, so that its defaults apply.
@@ -274,11 +255,7 @@ impl<'s> Reader<'s> {
         name: &str,
         read: impl Fn(&mut Reader<'s>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        self.messages(name)?.into_iter().map(|mut message| read(&mut message)).collect()
-    }
-
-    pub(crate) fn messages(&mut self, name: &str) -> Result<Vec<Reader<'s>>> {
-        self.fields(name).into_iter().map(|field| self.inner(field)).collect()
+        self.fields(name).into_iter().map(|field| read(&mut self.inner(field)?)).collect()
     }
 
     /// Fails at the line of the field `name` unless its value `holds`; `must` says what the value has to be.
@@ -295,6 +272,17 @@ impl<'s> Reader<'s> {
             }
             None => self.error(self.line, format!("{} must be {must}", self.full(name))),
         })
+    }
+
+    /// Fails with `message`, about the owner, at the line of the field `name` unless something `holds`.
+    pub(crate) fn ensure(&self, name: &str, holds: bool, message: impl Display) -> Result<()> {
+        if holds { Ok(()) } else { Err(self.error_at(name, message)) }
+    }
+
+    /// Fails unless the field `name`, which is `given` so many times, is left out or stands for each of `count` `blobs`.
+    pub(crate) fn check_each(&self, name: &str, given: usize, blobs: &str, count: usize) -> Result<()> {
+        let message = format_args!("{name} is given {given} times for {count} {blobs}");
+        self.ensure(name, given == 0 || given == count, message)
     }
 
     pub(crate) fn missing(&self, name: &str) -> SpecError {
@@ -343,7 +331,8 @@ impl Drop for Reader<'_> {
             if !known {
                 let name = format!("{}{}", self.path, field.name);
                 let message = format!("field '{name}' of {} has no effect here", self.owner);
-                self.source.warn(field.line, &self.owner, message);
+                let (location, owner) = (self.source.location(field.line), self.owner.clone());
+                self.source.warnings.borrow_mut().push(Warning { location, owner, message });
             }
         }
     }

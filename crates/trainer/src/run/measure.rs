@@ -30,11 +30,9 @@ const AT_MOST: Duration = Duration::from_millis(100);
 /// Bytes of the copies that are timed: so many that launching one does not count, and so few that nothing else does.
 const COPIES: [usize; 2] = [64 << 20, 256];
 
-/// Measures the layers of `net` under `plan`, those not alike any that is `known` already; gives the net back.
-///
-/// # Errors
-/// The device has no memory for one layer's buffers and the parameters, or fails.
-pub fn measure(
+/// Measures the layers of `net` under `plan`, those not alike any that is `known` already; gives the net back. The device
+/// needs memory for one layer's buffers and the parameters.
+pub(crate) fn measure(
     mut net: Net,
     plan: Plan,
     known: &mut HashMap<String, [f64; 3]>,

@@ -20,7 +20,8 @@ use std::{borrow::Cow, collections::HashMap, ops::Range};
 use tensor::cuda::{Cuda, CudaError, CudaGraph};
 use tensor::{Accumulate, Arena, Bf16, Device, Element, ElementType, Mark, Setting, Span};
 
-pub use measure::{LayerTimes, measure};
+pub use measure::LayerTimes;
+pub(crate) use measure::measure;
 pub use net_run::NetRun;
 
 /// What one mini-batch is run for.
@@ -103,7 +104,7 @@ impl Execution {
 
     /// The ranks that it is one of.
     pub fn group(&self) -> &Group {
-        self.reduction.group()
+        &self.reduction.group
     }
 
     /// Its nets.
@@ -126,38 +127,22 @@ impl Execution {
     }
 
     /// The elements of a span of the arena.
-    ///
-    /// # Errors
-    /// A GPU is lost.
-    pub fn read<T: Element>(&self, span: Span) -> Result<Cow<'_, [T]>, CudaError> {
+    pub(crate) fn read<T: Element>(&self, span: Span) -> Result<Cow<'_, [T]>, CudaError> {
         self.arena.read(span)
     }
 
-    /// Has `fill` write the elements of a span of the arena.
-    ///
-    /// # Errors
-    /// What `fill` returns, or a GPU is lost.
-    pub fn fill<T: Element, R, E: From<CudaError>>(
-        &mut self,
-        span: Span,
-        fill: impl FnOnce(&mut [T]) -> Result<R, E>,
-    ) -> Result<R, E> {
-        self.arena.fill(span, fill)
+    /// Writes the bytes of a span of the arena.
+    pub(crate) fn write(&mut self, span: Span, bytes: &[u8]) -> Result<(), CudaError> {
+        self.arena.repeat(span, bytes)
     }
 
     /// The values, history or gradient of a parameter, at `span`, in the order of files: that of NCHW.
-    ///
-    /// # Errors
-    /// A GPU is lost.
-    pub fn read_param(&self, param: &Param, span: Span) -> Result<Cow<'_, [f32]>, CudaError> {
+    pub(crate) fn read_param(&self, param: &Param, span: Span) -> Result<Cow<'_, [f32]>, CudaError> {
         Ok(in_nchw(self.arena.read(span)?, &param.master()))
     }
 
     /// Has `fill` write the values or the history of parameter `id` of net number `net`, at `span`, in that order.
-    ///
-    /// # Errors
-    /// What `fill` returns, or a GPU is lost.
-    pub fn fill_param<E: From<CudaError>>(
+    pub(crate) fn fill_param<E: From<CudaError>>(
         &mut self,
         (net, id): (usize, usize),
         span: Span,
@@ -308,7 +293,7 @@ impl Execution {
         }
         let Some(Update { rule, weight_decay, .. }) = batch.update else { return Ok(()) };
         reduction.add_up(arena, &layout.params[params.clone()])?;
-        let at_once = reduction.group().share().ranks > 1 || rule.clip.is_some();
+        let at_once = reduction.group.share().ranks > 1 || rule.clip.is_some();
         let are_kept = layout.places.schedule.keeps_gradients;
         assert!(are_kept || !at_once && batch.accumulate == Accumulate::Replace, "gradients are not kept");
         let params = match at_once {
@@ -339,21 +324,15 @@ impl Execution {
         Ok(())
     }
 
-    /// What the device knows of the iteration, once it is done.
-    ///
-    /// # Errors
-    /// Work of the device failed, or it met a label out of range.
-    pub fn state(&self) -> Result<StepState, NetError> {
-        let state = self.device.read_later(self.state.view(STATE))?.get::<u8>()?;
+    /// What the device knows of the iteration, once it is done without a failure or a label out of range.
+    pub(crate) fn state(&self) -> Result<StepState, NetError> {
+        let state = self.state.read::<u8>(STATE);
         self.nets[0].check()?;
-        Ok(StepState::from_bytes(&state))
+        Ok(StepState::from_bytes(&state?))
     }
 
     /// Forgets a loss that is not finite: updates are made again.
-    ///
-    /// # Errors
-    /// A GPU is lost.
-    pub fn forget(&mut self) -> Result<(), CudaError> {
+    pub(crate) fn forget(&mut self) -> Result<(), CudaError> {
         self.state.set(self.state.all(), 0)
     }
 
@@ -367,18 +346,13 @@ impl Execution {
     }
 
     /// The elements of an output of net number `net` after an iteration, in the order of NCHW.
-    ///
-    /// # Errors
-    /// As [`Net::check`].
-    pub fn values(&self, net: usize, value: usize) -> Result<Vec<f64>, NetError> {
+    pub(crate) fn values(&self, net: usize, value: usize) -> Result<Vec<f64>, NetError> {
         let (net, layout) = (&self.nets[net], &self.layout.nets[net]);
         net.check()?;
         let (span, shape) = (layout.data(value, layout.end()), &net.graph().values[value].shape);
         let values: Vec<f64> = match shape.format().dtype {
-            ElementType::Bf16 => {
-                self.read(span)?.iter().map(|&value: &Bf16| f32::from(value).into()).collect()
-            }
-            _ => self.read(span)?.iter().map(|&value: &f32| value.into()).collect(),
+            ElementType::Bf16 => self.read(span)?.iter().map(|&x: &Bf16| f32::from(x).into()).collect(),
+            _ => self.read(span)?.iter().map(|&x: &f32| x.into()).collect(),
         };
         Ok(in_nchw(values.into(), shape).into_owned())
     }

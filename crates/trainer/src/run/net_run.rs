@@ -71,8 +71,9 @@ impl NetRun {
         let Self { mut nets, plans, layout, group, schedules: _ } = self;
         let device = nets[0].device().clone();
         let arena = Arena::on(&device, layout.bytes())?;
-        let slab = Slab::new(&device, layout.slab_bytes())?;
-        nets.iter_mut().for_each(Net::enter_arena);
+        let slab_bytes = layout.report.nets.iter().map(|net| net.slab.0 as usize).max();
+        let slab = Slab::new(&device, slab_bytes.unwrap_or(0))?;
+        nets.iter_mut().for_each(|net| net.filled.fill(false));
         let mut running = Execution {
             recordings: Vec::new(),
             reduction: Reduction::new(&device, group)?,

@@ -11,7 +11,7 @@ pub(super) const STATE: Span = Span { offset: 0, len: StepState::SPACE.bytes(), 
 
 /// How one rank adds its gradients to those of the others.
 pub(super) struct Reduction {
-    group: Group,
+    pub(super) group: Group,
     nccl: Option<Nccl>,
 }
 
@@ -35,10 +35,6 @@ impl Reduction {
             _ => None,
         };
         Ok(Self { group, nccl })
-    }
-
-    pub(super) fn group(&self) -> &Group {
-        &self.group
     }
 
     /// Adds up the gradients of `params`, which are complete and neighbours in the arena, unless this rank is alone. A

@@ -33,9 +33,8 @@ impl Slab {
     pub(super) fn new(device: &Device, len: usize) -> Result<Self, NetError> {
         Ok(match device {
             Device::Cpu(_) => Self::Host(Arena::new(len)?),
-            Device::Cuda(cuda) => {
-                Self::Pinned((len > 0).then(|| Copies::new(cuda, len).map(Box::new)).transpose()?)
-            }
+            Device::Cuda(_) if len == 0 => Self::Pinned(None),
+            Device::Cuda(cuda) => Self::Pinned(Some(Box::new(Copies::new(cuda, len)?))),
         })
     }
 

@@ -4,7 +4,6 @@
 //! [update](cudnn_layers::update).
 
 mod classes;
-mod finished;
 mod restore;
 mod settings;
 mod test_nets;
@@ -18,7 +17,6 @@ use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::spec::{NetSource, NetSpec, NetState, SolverSpec};
 use crate::{error::NetError, layers::BuildOptions, net::Net, prototxt, snapshot::SnapshotError, stop::Stop};
 use serde::Serialize;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use tensor::{Accumulate, TensorType};
 use thiserror::Error;
@@ -70,7 +68,7 @@ pub struct Solver {
     iteration: u64,
     recent: VecDeque<f64>,
     settings: BTreeMap<String, String>,
-    finished: finished::Finished,
+    finished: restore::Finished,
     /// What is counted besides iterations, by name; kept in snapshots.
     counters: BTreeMap<String, u64>,
 }
@@ -191,12 +189,6 @@ impl Solver {
         self.iteration
     }
 
-    /// The values of parameter `name`, as in `conv1.0`; `None` if there is none of that name, or the device is lost.
-    pub fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
-        let (param, spans) = self.running.params().find(|(param, _)| param.name == name)?;
-        self.running.read_param(param, spans.data).ok()
-    }
-
     /// The net that is trained.
     fn net(&self) -> &Net {
         &self.running.nets()[0]
@@ -246,12 +238,14 @@ impl Solver {
         let (iteration, rate) = (self.iteration, self.spec.rate(self.iteration));
         let (parts, group) = (self.spec.iter_size as u64, self.running.group().clone());
         let Share { rank, ranks } = self.spec.share;
+        let (rule, weight_decay) = (self.spec.rule(), self.spec.weight_decay);
+        let update = Update { rule, weight_decay, rates: rule.rates(rate, iteration) };
         for part in 0..parts {
             if !group.from_leader(|| Ok::<_, RankError>(part == 0 || !stop.is_requested()))? {
                 return Ok(None);
             }
             let accumulate = if part == 0 { Accumulate::Replace } else { Accumulate::Add };
-            let update = (part + 1 == parts).then(|| self.update(rate, iteration));
+            let update = (part + 1 == parts).then_some(update);
             // Each mini-batch has a number of its own, so that each draws its own dropout masks.
             let number = (iteration * parts + part) * ranks as u64 + rank as u64;
             self.running.iterate(0, MiniBatch { number, accumulate, update, observer: None })?;
@@ -269,10 +263,5 @@ impl Solver {
         }
         let smoothed_loss = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
         Ok(Some(StepReport { iteration, loss, smoothed_loss, rate }))
-    }
-
-    fn update(&self, rate: f32, iteration: u64) -> Update {
-        let rule = self.spec.rule();
-        Update { rule, weight_decay: self.spec.weight_decay, rates: rule.rates(rate, iteration) }
     }
 }

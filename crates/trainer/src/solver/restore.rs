@@ -1,14 +1,25 @@
-//! Snapshots of a training, and resuming from one bit by bit.
+//! Snapshots of a training, and resuming from one bit by bit; and going back to the end of the last finished iteration,
+//! where one cannot be finished.
 
 use super::{Solver, TrainError};
+use crate::net::{Net, graph::Param, layout::ParamSpans};
 use crate::snapshot::{
     CLASSES, CopiedWeights, NamedTensor, SnapshotError, SolverState, Tensors, Weights, fingerprint,
     load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
 };
-use crate::{net::Net, net::graph::Param, net::layout::ParamSpans, run::Execution};
+use crate::{error::NetError, run::Execution, spec::method_name};
 use std::path::{Path, PathBuf};
 use std::{collections::BTreeMap, fs};
-use tensor::{Span, cuda::CudaError};
+use tensor::{Device, Format, Span, cuda::CudaError};
+
+/// What forward passes change that outlives them, as it was between two iterations.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    /// Of all data layers.
+    pub(super) positions: BTreeMap<String, u64>,
+    /// The statistics of batch norm, one after the other, if they are kept.
+    statistics: Vec<u8>,
+}
 
 impl Solver {
     /// Writes weights and solver state of this iteration, with the places of data before the tests that were made since:
@@ -37,7 +48,7 @@ impl Solver {
         let solver_state = SolverState {
             iteration: self.iteration,
             net: self.net().name().to_owned(),
-            solver_type: self.spec.method_name().to_owned(),
+            solver_type: method_name(self.spec.method).to_owned(),
             parameters: self.fingerprint(),
             weights: file_name.unwrap_or_default(),
             weights_checksum: checksum,
@@ -61,7 +72,7 @@ impl Solver {
     pub fn restore(&mut self, path: &Path) -> Result<(), TrainError> {
         let (state, history) = load_solver_state(path)?;
         let weights = load_weights(&path.with_file_name(&state.weights))?;
-        state.check(path, &self.fingerprint(), (self.spec.method_name(), self.seed), &weights)?;
+        state.check(path, &self.fingerprint(), (method_name(self.spec.method), self.seed), &weights)?;
         weights.check(self.running.shapes(|spans| Some(spans.data)))?;
         // What is not trained now may have a history there, and what is may have none, which begins at 0.
         let with_history = self.running.params().filter_map(|(param, spans)| {
@@ -85,6 +96,42 @@ impl Solver {
         let copied = self.running.load_weights(weights)?;
         self.note_finished()?;
         Ok(copied)
+    }
+
+    /// Notes that an iteration is finished.
+    pub(super) fn note_finished(&mut self) -> Result<(), NetError> {
+        let positions = positions(self.running.nets());
+        let mut statistics = Vec::new();
+        for span in self.statistics() {
+            statistics.extend_from_slice(&self.running.read(span)?);
+        }
+        self.finished = Finished { positions, statistics };
+        Ok(())
+    }
+
+    /// Rolls back to the last finished iteration: gives up mini-batches of the next one, and tests. Training that
+    /// continues from here, or from a snapshot, is as if they had never begun.
+    ///
+    /// On a GPU without `iter_size` there is one exception: the statistics of batch norm have seen the mini-batch that
+    /// failed. To copy them in each iteration would slow down all trainings for the sake of those that fail.
+    pub(super) fn give_up(&mut self) -> Result<(), NetError> {
+        set_positions(self.running.nets_mut(), &self.finished.positions);
+        let mut kept = &self.finished.statistics[..];
+        for span in self.statistics() {
+            let (values, rest) = kept.split_at(span.len);
+            kept = rest;
+            self.running.write(span, values)?;
+        }
+        Ok(self.running.forget()?)
+    }
+
+    /// Where the training net keeps what its layers change themselves, as bytes; nothing if that is not kept. On a
+    /// processor they are a few numbers to copy. From a GPU each of them takes as long as a layer: too long, unless an
+    /// iteration has several mini-batches.
+    fn statistics(&self) -> Vec<Span> {
+        let is_kept = matches!(self.running.device(), Device::Cpu(_)) || self.spec.iter_size > 1;
+        let params = self.running.params().filter(|(param, _)| is_kept && !param.declaration.learned);
+        params.map(|(_, spans)| spans.data.tagged(Format::U8)).collect()
     }
 
     fn tensors(&self, which: Which) -> Result<Vec<NamedTensor<'_>>, CudaError> {

@@ -38,9 +38,7 @@ impl Training {
         let used = "the snapshot's plan is used, nothing is measured";
         let of_plan = match origin {
             PlanOrigin::Recorded if !changes.is_empty() => used.to_owned(),
-            PlanOrigin::Recorded if is_exact => {
-                format!("{used}: training resumes bit-exactly under it")
-            }
+            PlanOrigin::Recorded if is_exact => format!("{used}: training resumes bit-exactly under it"),
             PlanOrigin::Recorded => format!(
                 "{used}: training resumes under it, but some of its algorithms round differently each time \
                  (--deterministic leaves them out)"
@@ -53,12 +51,12 @@ impl Training {
                     .to_owned()
             }
         };
-        let changed = (!changes.is_empty()).then(|| {
-            format!(
-                "not as when the snapshot was written, so training does not resume bit-exactly: {changes}"
-            )
-        });
-        std::iter::once(of_plan).chain(changed).collect()
+        let mut notes = vec![of_plan];
+        if !changes.is_empty() {
+            let other = "not as when the snapshot was written, so training does not resume bit-exactly";
+            notes.push(format!("{other}: {changes}"));
+        }
+        notes
     }
 
     /// What is odd about the nets and their data as a whole, one sentence each.
@@ -96,13 +94,12 @@ impl Training {
     /// Batch normalisation tests with moving averages, which in a short training are still those of its beginning.
     fn slow_averages(&self, net: &Net) -> Option<String> {
         let fraction = |node: &Node| match &node.spec.kind {
-            // At 1 all iterations count alike.
-            LayerKind::BatchNorm(norm) => {
-                Some(norm.moving_average_fraction).filter(|&fraction| fraction < 1.0)
-            }
+            LayerKind::BatchNorm(norm) => Some(norm.moving_average_fraction),
             _ => None,
         };
-        let slowest = net.graph().nodes.iter().filter_map(fraction).max_by(f32::total_cmp)?;
+        // At 1 all iterations count alike.
+        let fading = net.graph().nodes.iter().filter_map(fraction).filter(|&fraction| fraction < 1.0);
+        let slowest = fading.max_by(f32::total_cmp)?;
         let (span, end) = (1.0 / (1.0 - f64::from(slowest)), self.spec.max_iter);
         let is_slow = slowest > 0.9 && 3.0 * span > end as f64 && !self.spec.tests.is_empty();
         is_slow.then(|| {

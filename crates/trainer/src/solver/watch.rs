@@ -32,7 +32,7 @@ impl Solver {
     /// The outputs of the net that is trained that are single numbers and no losses, such as an accuracy.
     ///
     /// # Errors
-    /// As [`Execution::values`](crate::Execution::values).
+    /// As [`Net::check`](crate::Net::check).
     pub fn outputs(&self) -> Result<Vec<TestOutput>, NetError> {
         let mut outputs = self.running.outputs(0)?;
         outputs.retain(|output| output.loss_weight == 0.0 && output.values.len() == 1);

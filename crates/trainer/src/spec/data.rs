@@ -96,10 +96,7 @@ params! {
 impl Default for TransformParams {
     /// Nothing is done.
     fn default() -> Self {
-        defaults(|layer| {
-            let mut old = layer.message("")?;
-            Self::read(layer, &mut old)
-        })
+        defaults(|old| Self::read(&mut old.message("")?, old))
     }
 }
 
@@ -131,11 +128,10 @@ pub fn of_top<T>(each: &[T], top: usize) -> &T {
 
 /// `given` by the field `name`, if it is one for all tops or one for each.
 fn for_tops<T>(layer: &mut Reader<'_>, params: &Reader<'_>, name: &str, given: Vec<T>) -> Result<Vec<T>> {
-    match (given.len(), layer.fields("top").len()) {
-        (0, _) => Err(params.missing(name)),
-        (1, _) => Ok(given),
-        (count, tops) if count == tops => Ok(given),
-        (count, tops) => Err(params.error_at(name, format!("{name} is given {count} times for {tops} tops"))),
+    match given.len() {
+        0 => Err(params.missing(name)),
+        1 => Ok(given),
+        count => params.check_each(name, count, "tops", layer.fields("top").len()).map(|()| given),
     }
 }
 
@@ -160,10 +156,8 @@ fn dummy_shapes(layer: &mut Reader<'_>, params: &mut Reader<'_>) -> Result<Vec<V
         // Four lists, one per axis, as shapes were written before blobs could have any number of axes.
         let names = ["num", "channels", "height", "width"];
         let axes = names.into_iter().map(|name| sizes(params, name)).collect::<Result<Vec<_>, _>>()?;
-        if axes.iter().any(|sizes| sizes.len() != axes[0].len()) {
-            let message = "num, channels, height and width must be given equally often";
-            return Err(params.error_at("num", message));
-        }
+        let are_alike = axes.iter().all(|sizes| sizes.len() == axes[0].len());
+        params.ensure("num", are_alike, "num, channels, height and width must be given equally often")?;
         shapes.extend((0..axes[0].len()).map(|top| axes.iter().map(|sizes| sizes[top]).collect()));
     }
     for_tops(layer, params, "shape", shapes)
@@ -187,10 +181,9 @@ fn image_transform(
     let is_rgb = params.get_or("is_rgb", false)?;
     params.check("is_rgb", is_color || !is_rgb, "left out where is_color is false")?;
     let transform = TransformParams::read(layer, params)?;
-    if new_size.is_some() && transform.resize.or(transform.shorter_side).is_some() {
-        let message = "give new_height and new_width, or resize or shorter_side, not both";
-        return Err(params.error_at("new_height", message));
-    }
+    let is_alone = new_size.is_none() || transform.resize.or(transform.shorter_side).is_none();
+    let message = "give new_height and new_width, or resize or shorter_side, not both";
+    params.ensure("new_height", is_alone, message)?;
     Ok(TransformParams { new_size, is_rgb, ..transform })
 }
 
@@ -198,24 +191,19 @@ fn new_size(params: &mut Reader<'_>) -> Result<Option<[usize; 2]>> {
     let (h, w) = (params.get_or("new_height", 0)?, params.get_or("new_width", 0)?);
     params.check("new_height", h <= MOST_SIDE, MOST_SIDE_TEXT)?;
     params.check("new_width", w <= MOST_SIDE, MOST_SIDE_TEXT)?;
-    match (h, w) {
-        (0, 0) => Ok(None),
-        (0, _) | (_, 0) => {
-            Err(params.error_at("new_height", "give both new_height and new_width, or neither"))
-        }
-        _ => Ok(Some([h, w])),
-    }
+    let message = "give both new_height and new_width, or neither";
+    params.ensure("new_height", (h > 0) == (w > 0), message)?;
+    Ok((h > 0).then_some([h, w]))
 }
 
 fn mean(params: &mut Reader<'_>, old: &mut Reader<'_>) -> Result<Mean> {
     let file: Option<String> = params.get("mean_file")?.or(old.get("mean_file")?);
     let values = params.list("mean_value")?;
-    match (file, values.is_empty()) {
-        (None, true) => Ok(Mean::Zero),
-        (None, false) => Ok(Mean::Values(values)),
-        (Some(file), true) => Ok(Mean::File(PathBuf::from(file))),
-        (Some(_), false) => {
-            Err(params.error_at("mean_value", "give either mean_file or mean_value, not both"))
-        }
-    }
+    let is_one = file.is_none() || values.is_empty();
+    params.ensure("mean_value", is_one, "give either mean_file or mean_value, not both")?;
+    Ok(match file {
+        Some(file) => Mean::File(PathBuf::from(file)),
+        None if values.is_empty() => Mean::Zero,
+        None => Mean::Values(values),
+    })
 }

@@ -82,22 +82,15 @@ fn operation(params: &mut Reader<'_>, bottoms: usize) -> Result<Combination> {
         Some(2) => Combination::Maximum,
         _ => Combination::Sum(coefficients),
     };
-    match operation {
-        _ if given == 0 => Ok(operation),
-        Combination::Sum(_) if given == bottoms => Ok(operation),
-        Combination::Sum(_) => {
-            Err(params.error_at("coeff", format!("coeff is given {given} times for {bottoms} bottoms")))
-        }
-        _ => Err(params.error_at("coeff", "coeff belongs to the operation SUM only")),
-    }
+    let is_sum = matches!(operation, Combination::Sum(_));
+    params.ensure("coeff", is_sum || given == 0, "coeff belongs to the operation SUM only")?;
+    params.check_each("coeff", given, "bottoms", bottoms).map(|()| operation)
 }
 
 fn axis_or_dim(params: &mut Reader<'_>, old_name: &str) -> Result<i32> {
     let (axis, old): (Option<i32>, Option<i32>) = (params.get("axis")?, params.get(old_name)?);
-    if axis.and(old).is_some() {
-        let message = format!("{old_name} is the old name of axis; give only one of them");
-        return Err(params.error_at(old_name, message));
-    }
+    let message = format_args!("{old_name} is the old name of axis; give only one of them");
+    params.ensure(old_name, axis.and(old).is_none(), message)?;
     Ok(axis.or(old).unwrap_or(1))
 }
 

@@ -24,7 +24,10 @@ choices! {
 params! {
     /// What a blob is filled with. Fields that its kind has no use for count for nothing: many files carry them along.
     #[derive(Copy)]
-    Filler(filler) first { refuse_sparse(filler)?; } {
+    Filler(filler) first {
+            let sparse: i32 = filler.get_or("sparse", -1)?;
+            filler.check("sparse", sparse < 0, "-1 (sparse initialisation is not supported)")?;
+        } {
         kind "type": FillerKind = FillerKind::Constant; "The distribution"
         value: f32 = 0.0; "The value of a constant"
         min: f32 = 0.0; "Lower bound"
@@ -52,9 +55,4 @@ impl Filler {
     pub const fn uniform(min: f32, max: f32) -> Self {
         Self { kind: FillerKind::Uniform, min, max, ..Self::constant(0.0) }
     }
-}
-
-fn refuse_sparse(filler: &mut Reader<'_>) -> Result<()> {
-    let sparse: i32 = filler.get_or("sparse", -1)?;
-    filler.check("sparse", sparse < 0, "-1 (sparse initialisation is not supported)")
 }

@@ -46,9 +46,9 @@ macro_rules! layer_types {
         Concat(params: ConcatParams), 1..=MANY, 1..=1 => Concat::new(params); "Blobs joined along an axis"
         Slice(params: SliceParams), 1..=1, 1..=MANY => Slice::new(&(params.clone(), place.layer.tops.len()));
             "A blob cut along an axis"
-        Split, 1..=1, 1..=MANY => Split { tops: place.layer.tops.len() };
+        Split, 1..=1, 1..=MANY => Split(place.layer.tops.len());
             "Copies its bottom to every top; a net needs it only if it is written out"
-        Convert, 1..=1, 1..=1 => Convert::new(place.options.device.format(), None);
+        Convert, 1..=1, 1..=1 => Convert::new(&(place.options.device.format(), None));
             "Its bottom in the format of feature maps; made where a layer reads another format than there is"
         Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::new(params, place); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Softmax::new(params); "Probabilities of classes"

@@ -80,19 +80,10 @@ impl LayerSpec {
         let [bottoms, tops] = self.kind.blobs();
         check_count(layer, "bottom", self.bottoms.len(), bottoms)?;
         check_count(layer, "top", self.tops.len(), tops)?;
-        if !self.include.is_empty() && !self.exclude.is_empty() {
-            return Err(layer.error_at("exclude", "give either include or exclude rules, not both"));
-        }
-        let per_blob = [
-            ("loss_weight", self.loss_weights.len(), "tops", self.tops.len()),
-            ("propagate_down", self.propagate_down.len(), "bottoms", self.bottoms.len()),
-        ];
-        match per_blob.into_iter().find(|&(_, given, _, count)| given != 0 && given != count) {
-            None => Ok(()),
-            Some((name, given, blobs, count)) => {
-                Err(layer.error_at(name, format!("{name} is given {given} times for {count} {blobs}")))
-            }
-        }
+        let is_one = self.include.is_empty() || self.exclude.is_empty();
+        layer.ensure("exclude", is_one, "give either include or exclude rules, not both")?;
+        layer.check_each("loss_weight", self.loss_weights.len(), "tops", self.tops.len())?;
+        layer.check_each("propagate_down", self.propagate_down.len(), "bottoms", self.bottoms.len())
     }
 
     /// Does the layer take part in `state`?
@@ -122,15 +113,13 @@ fn name_of(message: &Message) -> String {
 }
 
 fn check_count(layer: &Reader<'_>, name: &str, given: usize, range: RangeInclusive<usize>) -> Result<()> {
-    if range.contains(&given) {
-        return Ok(());
-    }
-    let (least, most) = range.into_inner();
+    let (&least, &most) = (range.start(), range.end());
     let wanted = match most {
         _ if least == most => least.to_string(),
         usize::MAX => format!("at least {least}"),
         _ => format!("{least} to {most}"),
     };
     let plural = if most == 1 { "" } else { "s" };
-    Err(layer.error_at(name, format!("a layer of this type has {wanted} {name}{plural}, here are {given}")))
+    let message = format!("a layer of this type has {wanted} {name}{plural}, here are {given}");
+    layer.ensure(name, range.contains(&given), message)
 }

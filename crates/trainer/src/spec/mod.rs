@@ -15,18 +15,17 @@ mod loss;
 mod net;
 mod norm;
 mod params;
-mod pooling;
 mod predict;
 mod solver;
-mod solver_nets;
 mod state;
 #[cfg(test)]
 mod tests;
-mod weighted;
+mod windows;
 
 use std::path::{Path, PathBuf};
 
 pub(crate) use kind::layer_types;
+pub(crate) use solver::method_name;
 
 // Parameters that are the operations' own types.
 pub use cudnn_layers::update::{Larc, Method, Regularization};
@@ -47,11 +46,9 @@ pub use learning_rate::{LearningRate, LrPolicy, Rampup, Warmup};
 pub use loss::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams};
 pub use net::NetSpec;
 pub use norm::{BatchNormParams, LrnParams, ScaleBias, ScaleParams};
-pub use pooling::{PoolingMethod, PoolingParams};
-pub use solver::{SnapshotSpec, SolverSpec};
-pub use solver_nets::{NetSource, TestSpec};
+pub use solver::{NetSource, SnapshotSpec, SolverSpec, TestSpec};
 pub use state::{NetState, Phase, StateRule};
-pub use weighted::{ConvolutionParams, InnerProductParams};
+pub use windows::{ConvolutionParams, InnerProductParams, PoolingMethod, PoolingParams};
 
 /// Where `path`, as written in `file`, is: beside that file if it is there, else relative to the current directory.
 pub fn resolve(file: &Path, path: impl AsRef<Path>) -> PathBuf {

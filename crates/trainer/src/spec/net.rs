@@ -14,7 +14,7 @@ params! {
         file: PathBuf { own_file.to_owned() }; "The file it was read from, for [`NetSpec::resolve`]"
         layers: Vec<LayerSpec> { layers(net)? }; "The layers"
         force_backward: bool = false; "Run backward through every layer, even where no parameter needs it?"
-        state: NetState { NetState::default().merged(net.optional_message("state")?)? };
+        state: NetState { NetState::default().merged(&mut net.message("state")?)? };
             "The file's own level and stages, which [`NetSpec::for_state`] adds to what it is asked for"
         share: Share { Share::default() }; "Which samples of each mini-batch the layers that bring data read"
         warnings: Vec<Warning> { Vec::new() };
@@ -106,11 +106,9 @@ impl NetSpec {
 fn layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>> {
     let mut layers: Vec<LayerSpec> = inputs(net)?.into_iter().collect();
     let (today, old) = (net.fields("layer"), net.fields("layers"));
-    if !today.is_empty() && !old.is_empty() {
-        let message = "a net may have layers of the old or of the new form, not of both";
-        return Err(net.error_at("layers", message));
-    }
-    let source = net.source();
+    let message = "a net may have layers of the old or of the new form, not of both";
+    net.ensure("layers", today.is_empty() || old.is_empty(), message)?;
+    let source = net.source;
     for field in today.into_iter().chain(old) {
         let FieldValue::Message(message) = &field.value else {
             let message = format!("{} is {}, expected a message in {{ }}", field.name, field.value);
@@ -121,10 +119,7 @@ fn layers(net: &mut Reader<'_>) -> Result<Vec<LayerSpec>> {
             _ => LayerSpec::from_message(source, &legacy::upgrade(source, message)?)?,
         });
     }
-    if layers.is_empty() {
-        return Err(net.error_at("layer", "there is no layer in it"));
-    }
-    Ok(layers)
+    net.ensure("layer", !layers.is_empty(), "there is no layer in it").map(|()| layers)
 }
 
 /// The `input` fields of a net that is fed from outside, as the `Input` layer that has replaced them.
@@ -133,15 +128,12 @@ fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>> {
     let tops: Vec<String> = net.list("input")?;
     let mut shapes = shapes(net, "input_shape")?;
     let dims = sizes(net, "input_dim")?;
-    if !dims.is_empty() && !shapes.is_empty() {
-        return Err(net.error_at("input_dim", "give either input_dim or input_shape, not both"));
-    }
+    let is_one = dims.is_empty() || shapes.is_empty();
+    net.ensure("input_dim", is_one, "give either input_dim or input_shape, not both")?;
     shapes.extend(dims.chunks(4).map(<[usize]>::to_vec));
     let Some(first) = fields.first() else { return Ok(None) };
-    if shapes.len() != tops.len() || !dims.len().is_multiple_of(4) {
-        let message = "each input needs one input_shape, or four times input_dim";
-        return Err(net.error_at("input", message));
-    }
-    let (kind, location) = (LayerKind::Input(InputParams { shapes }), net.source().location(first.line));
+    let has_all = shapes.len() == tops.len() && dims.len().is_multiple_of(4);
+    net.ensure("input", has_all, "each input needs one input_shape, or four times input_dim")?;
+    let (kind, location) = (LayerKind::Input(InputParams { shapes }), net.source.location(first.line));
     Ok(Some(LayerSpec::new("input".to_owned(), kind, [Vec::new(), tops], location)))
 }

@@ -31,7 +31,7 @@ macro_rules! params {
             ) -> $crate::prototxt::Result<Self> {
                 $(let $outer = message; let message = &mut $outer.message(stringify!($message))?;)?
                 let $reader = message;
-                $($reader.ignore(&[$(stringify!($ignored)),+]);)?
+                $($($reader.fields(stringify!($ignored));)+)?
                 $($($first)*)?
                 $(
                     let key = [$($key,)? stringify!($field)][0];

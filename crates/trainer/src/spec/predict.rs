@@ -1,6 +1,7 @@
 //! A net that is fed with images of which nothing is known.
 
 use super::{ImageDataParams, LayerKind, LayerSpec, NetSpec, SoftmaxParams, TransformParams};
+use crate::prototxt::defaults;
 use std::path::{Path, PathBuf};
 
 impl NetSpec {
@@ -33,14 +34,12 @@ impl NetSpec {
             _ => return Err("its data are no images".to_owned()),
         };
         input.kind = LayerKind::ImageData(ImageDataParams {
-            source: String::new(),
-            root_folder: String::new(),
             batch_size: mini_batch,
-            shuffle: false,
             new_size: transform.new_size,
             is_color,
             transform: TransformParams { mirror: false, ..transform },
             images: images.to_vec(),
+            ..defaults(ImageDataParams::read)
         });
         if input.tops.len() == 1 {
             input.tops.push("labels of nothing".to_owned());

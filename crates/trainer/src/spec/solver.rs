@@ -2,7 +2,7 @@
 
 use super::learning_rate::{FROM_0, from_0, used, warmup};
 use super::params::{params, spec_file};
-use super::{LearningRate, NetSource, NetState, Phase, TestSpec, Warmup, solver_nets::Nets};
+use super::{LearningRate, NetSpec, NetState, Phase, Warmup, resolve};
 use crate::group::Share;
 use crate::prototxt::{self, Reader, Result, Warning, choices};
 use cudnn_layers::update::{Larc, Method, Regularization, Rule};
@@ -19,13 +19,13 @@ params! {
         ignores [solver_mode device_id debug_info snapshot_diff layer_wise_reduce]
         first {
             refuse_other_policies(solver)?;
-            let nets = Nets::read(solver, file)?;
+            let (train_net, tests) = nets(solver, file)?;
         } {
         file: PathBuf { file.to_owned() }; "The file it was read from"
-        train_net: NetSource { nets.train.clone() }; "The net that is trained"
-        train_state: NetState { NetState::phase(Phase::Train).merged(solver.optional_message("train_state")?)? };
+        train_net: NetSource { train_net }; "The net that is trained"
+        train_state: NetState { NetState::phase(Phase::Train).merged(&mut solver.message("train_state")?)? };
             "The state it is built for"
-        tests: Vec<TestSpec> { nets.tests(solver)? }; "The nets that test it"
+        tests: Vec<TestSpec> { tests }; "The nets that test it"
         test_interval: usize = 0,
             tests.is_empty() || test_interval > 0 => "at least 1 where there is a test";
             "Iterations between two tests; at least 1 if there is something to test"
@@ -98,11 +98,39 @@ impl SolverSpec {
             (self.clip_gradients.map(|clip| clip * ranks as f32), self.iter_size * ranks);
         Rule { method, momentum, momentum2, delta, regularization, clip, mini_batches, larc }
     }
+}
 
-    /// The method, as a solver file spells it.
-    pub fn method_name(&self) -> &'static str {
-        method_name(self.method)
+/// Where a solver's net stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NetSource {
+    /// In this file
+    File(PathBuf),
+    /// In the solver file
+    Inline(Box<NetSpec>),
+}
+
+impl NetSource {
+    /// The net, with the layers of all phases.
+    ///
+    /// # Errors
+    /// As [`NetSpec::load`].
+    pub fn load(&self) -> Result<NetSpec> {
+        match self {
+            Self::File(path) => NetSpec::load(path),
+            Self::Inline(net) => Ok(net.as_ref().clone()),
+        }
     }
+}
+
+/// One of the nets that test a solver's progress.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestSpec {
+    /// The net
+    pub net: NetSource,
+    /// The state it is built for
+    pub state: NetState,
+    /// Mini-batches per test, at least 1
+    pub iterations: usize,
 }
 
 impl SnapshotSpec {
@@ -110,6 +138,40 @@ impl SnapshotSpec {
     pub fn is_wanted(&self) -> bool {
         self.interval > 0 || self.after_train
     }
+}
+
+/// The net that a solver trains, and the tests: every `test_iter` is one, first of the nets that are for testing only, then
+/// of the one for both.
+fn nets(solver: &mut Reader<'_>, file: &Path) -> Result<(NetSource, Vec<TestSpec>)> {
+    let both = sources(solver, file, "net_param", "net")?;
+    let train = sources(solver, file, "train_net_param", "train_net")?;
+    let [train] = &[&both[..], &train[..]].concat()[..] else {
+        let message = "exactly one of net, net_param, train_net and train_net_param must be given";
+        return Err(solver.error_at("net", message));
+    };
+    let for_tests = sources(solver, file, "test_net_param", "test_net")?;
+    let iterations: Vec<usize> = solver.list("test_iter")?;
+    solver.check("test_iter", !iterations.contains(&0), "at least 1")?;
+    let states = solver.read_all("test_state", |own| NetState::phase(Phase::Test).merged(own))?;
+    let (given, nets) = (iterations.len(), for_tests.len());
+    let are_enough = given == nets || given > nets && !both.is_empty();
+    let message = format!("test_iter is given {given} times, but there are {nets} nets to test");
+    solver.ensure("test_iter", are_enough, message)?;
+    let message = format!("test_state is given {} times, but test_iter {given} times", states.len());
+    solver.ensure("test_state", states.is_empty() || states.len() == given, message)?;
+    let nets = for_tests.iter().chain(both.iter().cycle());
+    let states = states.into_iter().chain(std::iter::repeat(NetState::phase(Phase::Test)));
+    let tests = iterations.into_iter().zip(nets.zip(states));
+    let tests = tests.map(|(iterations, (net, state))| TestSpec { net: net.clone(), state, iterations });
+    Ok((train.clone(), tests.collect()))
+}
+
+/// The nets in the messages `inline` and in the files that `named` names.
+fn sources(solver: &mut Reader<'_>, file: &Path, inline: &str, named: &str) -> Result<Vec<NetSource>> {
+    let mut nets =
+        solver.read_all(inline, |net| Ok(NetSource::Inline(Box::new(NetSpec::read(net, file)?))))?;
+    nets.extend(solver.list::<String>(named)?.iter().map(|path| NetSource::File(resolve(file, path))));
+    Ok(nets)
 }
 
 const METHODS: [(&str, Method); 7] = [
@@ -122,7 +184,8 @@ const METHODS: [(&str, Method); 7] = [
     ("AdamW", Method::AdamW),
 ];
 
-fn method_name(method: Method) -> &'static str {
+/// The method, as a solver file spells it.
+pub(crate) fn method_name(method: Method) -> &'static str {
     METHODS.iter().find(|(_, other)| *other == method).expect("a name for each").0
 }
 
@@ -132,10 +195,8 @@ fn method(solver: &mut Reader<'_>) -> Result<Method> {
     let old = names.map(str::to_uppercase);
     let old = solver.word("solver_type", &old.each_ref().map(String::as_str))?;
     let new = solver.word("type", &names)?;
-    match (old, new) {
-        (Some(_), Some(_)) => Err(solver.error_at("solver_type", "type says it already: give one of them")),
-        _ => Ok(METHODS[new.or(old).unwrap_or(0)].1),
-    }
+    solver.ensure("solver_type", old.and(new).is_none(), "type says it already: give one of them")?;
+    Ok(METHODS[new.or(old).unwrap_or(0)].1)
 }
 
 /// Whether updates are divided by something that `delta` keeps above 0.

@@ -39,12 +39,10 @@ impl NetState {
     }
 
     /// This state with what `file` says on top, as protobuf merges messages: numbers replace, stages are appended.
-    pub(super) fn merged(mut self, file: Option<Reader<'_>>) -> Result<Self> {
-        if let Some(mut file) = file {
-            self.phase = file.get_or("phase", self.phase)?;
-            self.level = file.get_or("level", self.level)?;
-            self.stages.extend(file.list::<String>("stage")?);
-        }
+    pub(super) fn merged(mut self, file: &mut Reader<'_>) -> Result<Self> {
+        self.phase = file.get_or("phase", self.phase)?;
+        self.level = file.get_or("level", self.level)?;
+        self.stages.extend(file.list::<String>("stage")?);
         Ok(self)
     }
 }

@@ -143,6 +143,11 @@ impl Cut {
         Self { extents, parts }
     }
 
+    /// The same space cut into its points.
+    pub(super) fn into_points(self) -> Self {
+        Self::new(self.extents, 1)
+    }
+
     /// The number of boxes; none of an empty space.
     pub(super) fn pieces(&self) -> usize {
         self.parts.iter().product()

@@ -3,10 +3,9 @@
 use super::kind::Kind;
 use crate::conv::{ConvError, ConvOp, Convolver, CudnnError, Facts};
 use crate::copy::convert;
-use crate::cudnn::{Engine, EngineConfig, EngineFacts, ExecutionPlan, SMALL_WORKSPACE};
+use crate::cudnn::{Engine, EngineConfig, EngineFacts, SMALL_WORKSPACE};
 use crate::space_to_depth::{Deepened, filter_to_depth, gradient_from_depth, image_to_depth};
 use planner::Bytes;
-use std::sync::OnceLock;
 use tensor::{
     ALIGNMENT, Accumulate, ConvGeometry, Device, ElementType, Format, Out, View, ViewMut, cuda::Cuda,
 };
@@ -42,13 +41,8 @@ impl Task {
         transforming(self.op).filter(|_| self.format == Format::F32)
     }
 
-    /// Whether blocks of pixels become channels.
-    fn is_deep(&self) -> bool {
-        self.geometries[0] != self.geometries[1]
-    }
-
     fn prefix(&self) -> &'static str {
-        if self.is_deep() { DEPTH } else { "" }
+        if self.geometries[0] == self.geometries[1] { "" } else { DEPTH }
     }
 
     /// The name of the algorithm that `engine` is.
@@ -67,6 +61,15 @@ impl Task {
     fn deepened(&self) -> Deepened<'_> {
         (&self.cuda, &self.geometries, self.format.layout)
     }
+
+    /// Elements of x and w, or its gradient, that the workspace begins with, for an engine that can or cannot add.
+    fn laid_out(&self, adds: bool) -> [usize; 2] {
+        let [g, deep] = &self.geometries;
+        let is_sum = self.format.dtype == ElementType::F32 && adds;
+        let is_converted = self.op == ConvOp::BackwardFilter && !is_sum;
+        let len = |is_laid_out, len| if is_laid_out { len } else { 0 };
+        [len(deep != g && g.pack == 0, deep.x_len()), len(deep != g || is_converted, deep.w_len())]
+    }
 }
 
 /// An engine and where to run it. Its operands are of one format. Where the gradient of a filter is so, too, and
@@ -76,10 +79,9 @@ impl Task {
 pub(super) struct EngineConvolver {
     pub(super) facts: Facts,
     task: Task,
+    laid_out: [usize; 2],
     /// To replace and, except where that is never asked for, to add.
     pub(super) configs: Vec<EngineConfig>,
-    /// What was built of them.
-    plans: OnceLock<Vec<ExecutionPlan>>,
     /// Bytes that the engine works in; none if the device's scratch is enough.
     pub(super) workspace: usize,
 }
@@ -90,18 +92,17 @@ impl EngineConvolver {
         let (of_engine, geometry, format) = (&configs[0].facts, task.geometries[0], task.format);
         let workspace = configs.iter().map(|config| config.facts.workspace);
         let workspace = workspace.filter(|&bytes| bytes > SMALL_WORKSPACE).max().unwrap_or(0);
+        let laid_out = task.laid_out(configs.len() > 1);
+        let before: usize = laid_out.into_iter().map(|len| padded(format, len)).sum();
         let facts = Facts {
             name: task.name(engine),
             geometry,
-            workspace: Bytes(workspace as u64),
+            workspace: Bytes((before + workspace) as u64),
             prepared: Bytes(0),
             max_error: Kind::of(of_engine, format).max_error(&task.geometries[1], format),
             deterministic: !of_engine.says(EngineFacts::NONDETERMINISTIC),
         };
-        let mut made = Self { facts, task: task.clone(), configs, plans: OnceLock::new(), workspace };
-        let before: usize = made.laid_out().into_iter().map(|len| padded(format, len)).sum();
-        made.facts.workspace = Bytes((before + workspace) as u64);
-        made
+        Self { facts, task: task.clone(), laid_out, configs, workspace }
     }
 
     pub(super) fn of_engine(&self) -> &EngineFacts {
@@ -113,28 +114,9 @@ impl EngineConvolver {
         ConvError::Algorithm { algorithm: name.clone(), samples: geometry.n, source }
     }
 
-    fn plans(&self) -> Result<&[ExecutionPlan], ConvError> {
-        if self.plans.get().is_none() {
-            let built = self.configs.iter().map(|config| config.build(&self.task.cuda));
-            let built = built.collect::<Result<_, _>>().map_err(|source| self.failed(source))?;
-            // Another thread may have been faster.
-            let _ = self.plans.set(built);
-        }
-        Ok(self.plans.get().expect("they were just built"))
-    }
-
-    /// Elements of x and w, or its gradient, that the workspace begins with.
-    fn laid_out(&self) -> [usize; 2] {
-        let [g, deep] = &self.task.geometries;
-        let only_replaces = self.task.format.dtype != ElementType::F32 || self.configs.len() == 1;
-        let is_converted = self.task.op == ConvOp::BackwardFilter && only_replaces;
-        let len = |is_laid_out, len| if is_laid_out { len } else { 0 };
-        [len(deep != g && g.pack == 0, deep.x_len()), len(deep != g || is_converted, deep.w_len())]
-    }
-
     fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
-        let plan = &self.plans()?[usize::from(out.accumulate == Accumulate::Add)];
-        let launched = plan.execute(&self.task.cuda, operands, out.to, workspace);
+        let config = &self.configs[usize::from(out.accumulate == Accumulate::Add)];
+        let launched = config.execute(&self.task.cuda, operands, out.to, workspace);
         launched.map_err(|source| self.failed(source))
     }
 
@@ -153,17 +135,15 @@ impl Convolver for EngineConvolver {
     }
 
     fn load(&self) -> Result<(), ConvError> {
-        self.plans().map(|_| ())
+        let built = self.configs.iter().try_for_each(|config| config.build(&self.task.cuda));
+        built.map_err(|source| self.failed(source))
     }
 
     fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, mut workspace: ViewMut<'_>) -> Result<(), ConvError> {
-        assert!(
-            workspace.byte_len() as u64 >= self.facts.workspace.0,
-            "the workspace is smaller than planned"
-        );
-        let format = self.task.format;
+        let (format, needed) = (self.task.format, self.facts.workspace.0);
+        assert!(workspace.byte_len() as u64 >= needed, "the workspace is smaller than planned");
         let mut take = |len| workspace.take(Format::U8, padded(format, len)).take(format, len);
-        let [mut x, mut w] = self.laid_out().map(&mut take);
+        let [mut x, mut w] = self.laid_out.map(&mut take);
         let a = if x.is_empty() {
             a
         } else {

@@ -6,6 +6,7 @@ use crate::blas::{Factor, product};
 use crate::conv::{ConvError, ConvOp, Convolver, Facts};
 use crate::lowering::{col2im, im2col, sum_terms};
 use planner::{Bytes, Math};
+use std::sync::Arc;
 use tensor::{ConvGeometry, Format, Out, View, ViewMut, cuda::Cuda, geometry::elements};
 
 /// The names, and how exact they are.
@@ -30,44 +31,41 @@ impl GemmConvolver {
         (op, geometry, format): (ConvOp, ConvGeometry, Format),
         math: Math,
         name: Option<&str>,
-    ) -> Vec<Self> {
+    ) -> Vec<Arc<dyn Convolver>> {
         let ConvGeometry { n, c, h, w, k, r, s, pad, groups, .. } = geometry;
         let (matrices, terms) = ([n, c, r, s, geometry.out_h(), geometry.out_w()], [n, k, c, r, s]);
         let is_small = [h + 2 * pad[0], w + 2 * pad[1]].map(i32::try_from).iter().all(Result::is_ok)
             && elements(&matrices).and(elements(&terms)).is_some();
         let applies = format == Format::F32 && groups == 1 && is_small;
-        let asked = NAMES.into_iter().filter(|(own, kind)| applies && kind.is_asked_for(own, math, name));
-        let made = asked.map(|(name, kind)| {
+        let is_allowed = |kind| kind != Kind::Tf32 || math == Math::Tf32;
+        let asked = |(own, kind): &(&str, Kind)| name.map_or(is_allowed(*kind), |name| name == *own);
+        let make = |(name, kind): (&str, Kind)| -> Arc<dyn Convolver> {
+            let parts = parts(op, &geometry).map(|len| padded(format, len) as u64);
             let facts = Facts {
                 name: name.to_owned(),
                 geometry,
-                workspace: Bytes(0),
+                workspace: Bytes(parts.iter().sum()),
                 prepared: Bytes(0),
                 max_error: kind.max_error(&geometry, format),
                 deterministic: true,
             };
-            let mut made = Self { facts, cuda: cuda.clone(), op, kind };
-            made.facts.workspace =
-                Bytes(made.parts().into_iter().map(|len| padded(Format::F32, len) as u64).sum());
-            made
-        });
-        made.collect()
+            Arc::new(Self { facts, cuda: cuda.clone(), op, kind })
+        };
+        NAMES.into_iter().filter(|own| applies && asked(own)).map(make).collect()
     }
 
-    /// The workspace's elements: of the matrices that are not images as they are, and of the terms.
-    fn parts(&self) -> [usize; 2] {
-        let g = &self.facts.geometry;
-        let is_image = [[g.r, g.s], g.stride, g.pad] == [[1, 1], [1, 1], [0, 0]];
-        let matrices = g.n * g.c * g.r * g.s * g.out_h() * g.out_w();
-        let is_sum = self.op == ConvOp::BackwardFilter && g.n > 1;
-        [if is_image { 0 } else { matrices }, if is_sum { g.n * g.w_len() } else { 0 }]
+    /// The product for each sample.
+    fn product(&self, extents: [usize; 3], factors: [Factor<'_>; 2], out: Out<'_>) {
+        product(&self.cuda, self.kind == Kind::Tf32, extents, factors, out);
     }
+}
 
-    /// The product for each sample, of factors that are transposed or not.
-    fn product(&self, extents: [usize; 3], factors: [(View<'_>, bool); 2], out: Out<'_>) {
-        let [a, b] = factors.map(|(view, transposed)| Factor { view, transposed });
-        product(&self.cuda, self.kind == Kind::Tf32, extents, a, b, out);
-    }
+/// The workspace's elements: of the matrices that are not images as they are, and of the terms.
+fn parts(op: ConvOp, g: &ConvGeometry) -> [usize; 2] {
+    let is_image = [[g.r, g.s], g.stride, g.pad] == [[1, 1], [1, 1], [0, 0]];
+    let matrices = g.n * g.c * g.r * g.s * g.out_h() * g.out_w();
+    let is_sum = op == ConvOp::BackwardFilter && g.n > 1;
+    [if is_image { 0 } else { matrices }, if is_sum { g.n * g.w_len() } else { 0 }]
 }
 
 impl Convolver for GemmConvolver {
@@ -79,7 +77,7 @@ impl Convolver for GemmConvolver {
         let (g, cuda) = (&self.facts.geometry, &self.cuda);
         let (k, taps, pixels) = (g.k, g.c * g.r * g.s, g.out_h() * g.out_w());
         let mut take = |len| workspace.take(Format::U8, padded(Format::F32, len)).take(Format::F32, len);
-        let [mut matrices, mut terms] = self.parts().map(&mut take);
+        let [mut matrices, mut terms] = parts(self.op, g).map(&mut take);
         if self.op == ConvOp::BackwardData {
             let factors = [(b, true), (a, false)];
             if matrices.is_empty() {

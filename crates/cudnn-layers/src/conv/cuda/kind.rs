@@ -1,7 +1,6 @@
 //! How exact algorithms are.
 
 use crate::cudnn::EngineFacts;
-use planner::Math;
 use tensor::{ConvGeometry, ElementType, Format};
 
 /// What decides the rounding error of an algorithm.
@@ -29,11 +28,6 @@ impl Kind {
         } else {
             Self::Direct
         }
-    }
-
-    /// Whether an algorithm of this kind called `own` is asked for: by `name`, or else where `math` allows it.
-    pub(super) fn is_asked_for(self, own: &str, math: Math, name: Option<&str>) -> bool {
-        name.map_or(self != Self::Tf32 || math == Math::Tf32, |name| name == own)
     }
 
     /// The typical largest error over the largest output. Numbers of BF16 are off by 2e-3 of themselves, operands and

@@ -22,17 +22,15 @@ use tensor::{AxisOrder, ConvGeometry, Format, cuda::Cuda};
 /// of that name. Feature maps are of `format`, in the memory of `cuda`.
 pub(super) fn convolvers(
     cuda: &Cuda,
-    (op, geometry, format): (ConvOp, ConvGeometry, Format),
+    subject: (ConvOp, ConvGeometry, Format),
     math: Math,
     name: Option<&str>,
 ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
     // Where cuDNN cannot be started, that is no failure of an algorithm.
     cudnn::with(cuda, |_| Ok(()))?;
-    let products = GemmConvolver::all(cuda, (op, geometry, format), math, name);
-    let mut applying: Vec<Arc<dyn Convolver>> =
-        products.into_iter().map(|product| Arc::new(product) as Arc<dyn Convolver>).collect();
-    let (algorithm, samples) = ("engines".to_owned(), geometry.n);
-    let engines = engine_convolvers(cuda, (op, geometry, format), math, name);
+    let mut applying = GemmConvolver::all(cuda, subject, math, name);
+    let (algorithm, samples) = ("engines".to_owned(), subject.1.n);
+    let engines = engine_convolvers(cuda, subject, math, name);
     let engines = engines.map_err(|source| ConvError::Algorithm { algorithm, samples, source })?;
     applying.extend(engines.into_iter().map(|engine| Arc::new(engine) as Arc<dyn Convolver>));
     Ok(applying)

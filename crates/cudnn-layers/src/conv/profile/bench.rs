@@ -36,8 +36,7 @@ impl Bench {
                 let workspace = reuse(Some(old.workspace), device, workspace)?;
                 return Ok(Self { workspace, ..old });
             }
-            Some(old) => (Some(old.operands), Some(old.workspace)),
-            None => (None, None),
+            old => old.map(|old| (old.operands, old.workspace)).unzip(),
         };
         let mut cursor = Cursor::default();
         let spans = operands(op, &geometry, format).map(|operand| cursor.place(&operand));

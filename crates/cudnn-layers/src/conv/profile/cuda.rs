@@ -31,8 +31,10 @@ const SPIN: Duration = Duration::from_millis(20);
 /// It does not become faster if a call takes this part of what it took before.
 const STEADY: f64 = 0.98;
 
-/// Bytes of the memory that is filled to keep the GPU busy, and the most that launching a call is taken to cost.
+/// Bytes of the memory that is filled to keep the GPU busy, how often it is to find out how long that takes, and the
+/// most that launching a call is taken to cost.
 const BALLAST_LEN: usize = 64 << 20;
+const TRIAL_FILLS: usize = 8;
 const MOST_LAUNCH_MS: f64 = 0.2;
 
 impl Trial {
@@ -74,79 +76,72 @@ impl Trial {
 /// nothing. All sizes of an algorithm are timed in one go, and one call of each is enough if it is not short: times on
 /// a GPU repeat within a per cent or two. Repeated are calls shorter than the options say, sizes with no measured
 /// neighbour, and outliers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct GpuClock {
+    cuda: Cuda,
     events: Vec<Event>,
-    /// There once the GPU has left its idle clocks.
-    ballast: Option<Ballast>,
+    /// Filler work: it is quickly launched to fill this memory, and takes the GPU a while.
+    ballast: Arena,
+    /// How many milliseconds; infinite before the GPU has left its idle clocks.
+    filling_ms: f64,
 }
 
 impl GpuClock {
+    pub(super) fn new(cuda: &Cuda) -> Result<Self, CudaError> {
+        let ballast = Arena::unset(cuda.stream(), BALLAST_LEN)?;
+        Ok(Self { cuda: cuda.clone(), events: Vec::new(), ballast, filling_ms: f64::INFINITY })
+    }
+
     /// Times the `trials` of a kernel, a series for each algorithm. Returns those that have lost the kernel.
     pub(super) fn time(
         &mut self,
-        cuda: &Cuda,
         trials: &mut [Vec<Trial>],
         requests: &[Request],
         bench: &mut Bench,
         options: &ProfileOptions,
     ) -> Result<Vec<String>, ConvError> {
-        let is_idle = self.ballast.is_none();
-        let ballast = match &mut self.ballast {
-            Some(ballast) => ballast,
-            none => none.insert(Ballast::new(cuda)?),
-        };
-        let mut timing = Timing { cuda, bench, ballast, events: &mut self.events };
-        if let (true, Some(trial)) = (is_idle, trials.iter().flatten().max_by_key(|trial| trial.samples())) {
-            timing.spin_up(&*trial.convolver)?;
+        if self.filling_ms.is_infinite()
+            && let Some(most) = trials.iter().flatten().max_by_key(|trial| trial.samples())
+        {
+            self.spin_up(bench, &*most.convolver)?;
         }
         // The smaller sizes, which cost little, show which algorithms need not try the larger ones.
         let largest = requests.iter().map(|request| request.micro_batch as usize).max().unwrap_or(0);
         let is_small = |trial: &Trial| 4 * trial.samples() <= largest;
         let small: Vec<usize> = trials.iter().map(|series| series.partition_point(is_small)).collect();
         for (series, &small) in std::iter::zip(&mut *trials, &small) {
-            timing.once(&mut series[..small], 0)?;
+            self.once(bench, &mut series[..small], 0)?;
         }
         let lost = if options.every_algorithm { Vec::new() } else { lost(trials, requests) };
         for (place, (series, small)) in std::iter::zip(&mut *trials, small).enumerate() {
             if lost.contains(&place) {
                 series.truncate(small);
             }
-            timing.once(series, small)?;
+            self.once(bench, series, small)?;
         }
         let hopeless = hopeless(trials, requests.len());
         for series in &mut *trials {
             let mut again = doubtful(series, requests, &hopeless, options.at_least);
-            timing.again(&mut again, options.at_least)?;
+            self.again(bench, &mut again, options.at_least)?;
         }
         Ok(lost.into_iter().map(|place| trials[place][0].convolver.facts().name.clone()).collect())
     }
-}
 
-/// What timing needs.
-struct Timing<'t> {
-    cuda: &'t Cuda,
-    bench: &'t mut Bench,
-    ballast: &'t mut Ballast,
-    events: &'t mut Vec<Event>,
-}
-
-impl Timing<'_> {
     /// Times one call of every trial of a series, which is one algorithm by rising size, from place `first` on: that
     /// keeps the code and the clocks, and the largest, which is most likely to matter, never comes first.
-    fn once(&mut self, series: &mut [Trial], first: usize) -> Result<(), ConvError> {
+    fn once(&mut self, bench: &mut Bench, series: &mut [Trial], first: usize) -> Result<(), ConvError> {
         if first == series.len() {
             return Ok(());
         }
         // Loads the algorithm's code, and keeps the GPU busy until the next call is launched.
-        self.call(&*series[0].convolver)?;
+        launch(bench, &*series[0].convolver)?;
         let series = &mut series[first..];
         self.reserve(series.len() + 1)?;
         self.events[0].record()?;
         let mut runs = Vec::with_capacity(series.len());
         for (place, trial) in series.iter_mut().enumerate() {
             let start = Instant::now();
-            runs.push(self.call(&*trial.convolver)?);
+            runs.push(launch(bench, &*trial.convolver)?);
             trial.launch_ms = (start.elapsed().as_secs_f64() * 1e3).min(MOST_LAUNCH_MS);
             self.events[place + 1].record()?;
         }
@@ -158,19 +153,25 @@ impl Timing<'_> {
 
     /// Times trials that run once more, for `at_least` as long, and keeps the shorter times: what disturbs makes
     /// slower, never faster. The GPU is kept busy until all calls of a trial are launched, as it is in a net.
-    fn again(&mut self, trials: &mut [&mut Trial], at_least: Duration) -> Result<(), ConvError> {
+    fn again(
+        &mut self,
+        bench: &mut Bench,
+        trials: &mut [&mut Trial],
+        at_least: Duration,
+    ) -> Result<(), ConvError> {
         self.reserve(2 * trials.len())?;
         let mut calls = Vec::with_capacity(trials.len());
         for (place, trial) in trials.iter().enumerate() {
             let time_ms = trial.time_ms.unwrap_or(f64::INFINITY).max(1e-4);
             calls.push(((at_least.as_secs_f64() * 1e3 / time_ms).ceil() as usize).clamp(1, MOST_CALLS));
             if 2.0 * trial.launch_ms > time_ms {
-                self.ballast.load((1 + calls[place]) as f64 * trial.launch_ms)?;
+                let busy_ms = (1 + calls[place]) as f64 * trial.launch_ms;
+                self.fill((busy_ms / self.filling_ms).ceil() as usize)?;
             }
-            self.call(&*trial.convolver)?;
+            launch(bench, &*trial.convolver)?;
             self.events[2 * place].record()?;
             for _ in 0..calls[place] {
-                self.call(&*trial.convolver)?;
+                launch(bench, &*trial.convolver)?;
             }
             self.events[2 * place + 1].record()?;
         }
@@ -182,12 +183,12 @@ impl Timing<'_> {
     }
 
     /// Keeps the GPU busy until it does not become faster any more, and then finds out what keeps it busy for how long.
-    fn spin_up(&mut self, convolver: &dyn Convolver) -> Result<(), ConvError> {
+    fn spin_up(&mut self, bench: &mut Bench, convolver: &dyn Convolver) -> Result<(), ConvError> {
         let (start, mut fastest) = (Instant::now(), f64::INFINITY);
         while start.elapsed() < SPIN_UP {
             let (look, mut calls) = (Instant::now(), 0);
             while look.elapsed() < SPIN {
-                self.call(convolver)?;
+                launch(bench, convolver)?;
                 self.cuda.stream().synchronize()?;
                 calls += 1;
             }
@@ -198,7 +199,16 @@ impl Timing<'_> {
             fastest = call;
         }
         self.reserve(2)?;
-        Ok(self.ballast.calibrate([&self.events[0], &self.events[1]])?)
+        self.events[0].record()?;
+        self.fill(TRIAL_FILLS)?;
+        self.events[1].record()?;
+        self.filling_ms = self.events[0].elapsed_ms(&self.events[1])?.max(1e-3) / TRIAL_FILLS as f64;
+        Ok(())
+    }
+
+    /// Keeps the GPU busy for so many times what it takes to fill the ballast.
+    fn fill(&mut self, times: usize) -> Result<(), CudaError> {
+        (0..times).try_for_each(|_| self.ballast.set(self.ballast.all(), 0))
     }
 
     fn reserve(&mut self, events: usize) -> Result<(), CudaError> {
@@ -207,15 +217,15 @@ impl Timing<'_> {
         }
         Ok(())
     }
+}
 
-    /// Launches a call. Returns whether the algorithm runs after all.
-    fn call(&mut self, convolver: &dyn Convolver) -> Result<bool, ConvError> {
-        let (operands, out, workspace) = self.bench.next(convolver);
-        match convolver.run(operands, out, workspace) {
-            Ok(()) => Ok(true),
-            Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => Ok(false),
-            Err(error) => Err(error),
-        }
+/// Launches a call. Returns whether the algorithm runs after all.
+fn launch(bench: &mut Bench, convolver: &dyn Convolver) -> Result<bool, ConvError> {
+    let (operands, out, workspace) = bench.next(convolver);
+    match convolver.run(operands, out, workspace) {
+        Ok(()) => Ok(true),
+        Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -266,35 +276,4 @@ fn doubtful<'t>(
     };
     let doubtful: Vec<bool> = series.iter().enumerate().map(is_doubtful).collect();
     std::iter::zip(series, doubtful).filter_map(|(trial, doubtful)| doubtful.then_some(trial)).collect()
-}
-
-/// Filler work: launched quickly, and takes the GPU a while.
-#[derive(Debug)]
-struct Ballast {
-    arena: Arena,
-    /// Milliseconds that filling it takes.
-    filling_ms: f64,
-}
-
-impl Ballast {
-    /// Some memory, before it is measured how long it takes to fill.
-    fn new(cuda: &Cuda) -> Result<Self, CudaError> {
-        Ok(Self { arena: Arena::unset(cuda.stream(), BALLAST_LEN)?, filling_ms: f64::INFINITY })
-    }
-
-    /// Finds out how long it takes.
-    fn calibrate(&mut self, [start, end]: [&Event; 2]) -> Result<(), CudaError> {
-        const FILLS: u8 = 8;
-        start.record()?;
-        (0..FILLS).try_for_each(|_| self.arena.set(self.arena.all(), 0))?;
-        end.record()?;
-        self.filling_ms = start.elapsed_ms(end)?.max(1e-3) / f64::from(FILLS);
-        Ok(())
-    }
-
-    /// Launches work of about so many milliseconds.
-    fn load(&mut self, milliseconds: f64) -> Result<(), CudaError> {
-        let fills = (milliseconds / self.filling_ms).ceil() as usize;
-        (0..fills).try_for_each(|_| self.arena.set(self.arena.all(), 0))
-    }
 }

@@ -66,7 +66,7 @@ struct ConvProfiler {
     /// Values of training's size: zeros would be unrealistically cheap for some devices, denormals dear.
     pattern: Vec<f32>,
     bench: Option<Bench>,
-    gpu: cuda::GpuClock,
+    clock: Option<cuda::GpuClock>,
     /// Algorithms that need not be measured any more, unless they are requested by name.
     lost: HashSet<(KernelId, String)>,
 }
@@ -74,8 +74,7 @@ struct ConvProfiler {
 impl ConvProfiler {
     fn new(device: &Device, options: ProfileOptions) -> Self {
         let pattern = tensor::rng::random(1 << 20, 1);
-        let (gpu, lost) = (cuda::GpuClock::default(), HashSet::new());
-        Self { device: device.clone(), options, pattern, bench: None, gpu, lost }
+        Self { device: device.clone(), options, pattern, bench: None, clock: None, lost: HashSet::new() }
     }
 
     /// The measurements of each of `requests`, which are about one kernel.
@@ -94,7 +93,11 @@ impl ConvProfiler {
                 cpu.run(|| cpu::time(trials.iter_mut().flatten().collect(), bench, options))?
             }
             Device::Cuda(cuda) => {
-                let lost = self.gpu.time(cuda, &mut trials, requests, bench, options)?;
+                let clock = match &mut self.clock {
+                    Some(clock) => clock,
+                    none => none.insert(cuda::GpuClock::new(cuda)?),
+                };
+                let lost = clock.time(&mut trials, requests, bench, options)?;
                 self.lost.extend(lost.into_iter().map(|name| (kernel, name)));
             }
         }

@@ -7,7 +7,7 @@
 //! numbers are drawn independently of each other around 0, the mean of (Σ v e)² over the draws is Σ e² times the mean
 //! of v²: from a few draws follows the L2 norm of the error.
 
-use super::operand::Operand;
+use super::operand::runs;
 use crate::conv::{ConvOp, operands::operand_extents};
 use tensor::{ConvGeometry, rng::random};
 
@@ -37,8 +37,8 @@ impl Draw {
         (0..DRAWS).map(draw).collect()
     }
 
-    /// The sum over the exact output of `op` on `operands`.
-    pub(super) fn exact(&self, op: ConvOp, g: &ConvGeometry, [a, b]: &[Operand; 2]) -> f64 {
+    /// The sum over the exact output of `op` on operands of these patterns.
+    pub(super) fn exact(&self, op: ConvOp, g: &ConvGeometry, [a, b]: &[Vec<f32>; 2]) -> f64 {
         let [f0, f1, f2, f3] = &self.factors;
         let (c_group, k_group) = (g.c / g.groups, g.k / g.groups);
         let plane: Vec<f64> = f2.iter().flat_map(|f2| f3.iter().map(move |f3| f2 * f3)).collect();
@@ -101,10 +101,10 @@ pub(super) fn distance(found: &[f32], draws: &[Draw], exact: &[f64], times: f64)
     if error == 0.0 { 0.0 } else { (error / norm).sqrt() }
 }
 
-/// Blocks of values, `[their number, their length]` of them from number `start` of `operand` on, added up to `sums`
+/// Blocks of values, `[their number, their length]` of them from number `start` of an operand on, added up to `sums`
 /// blocks: `to` says for each to which one, and times what.
 fn combined(
-    operand: &Operand,
+    pattern: &[f32],
     start: usize,
     [blocks, len]: [usize; 2],
     sums: usize,
@@ -114,7 +114,7 @@ fn combined(
     for block in 0..blocks {
         let (sum, factor) = to(block);
         let mut totals = &mut all[sum * len..][..len];
-        for run in operand.runs(start + block * len, len) {
+        for run in runs(pattern, start + block * len, len) {
             let (these, rest) = totals.split_at_mut(run.len());
             these.iter_mut().zip(run).for_each(|(total, &value)| *total += factor * f64::from(value));
             totals = rest;

@@ -14,7 +14,6 @@ use super::operands::{operand_lens, operands};
 use super::{ConvError, ConvOp, Runner};
 use crate::{copy, space_to_depth};
 use draw::Draw;
-use operand::Operand;
 use planner::{Bytes, Configuration};
 use tensor::{
     ALIGNMENT, Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Out, Space, TensorType, View, ViewMut,
@@ -89,20 +88,17 @@ fn distances_of(
     let workspace = cursor.take(Format::U8, workspace.bytes());
     let mut arena = Arena::on(device, cursor.end())?;
     let filters = if op == ConvOp::BackwardFilter { g.n } else { g.k };
-    let operands = [Operand::new(a_len / g.n, 1), Operand::new(b_len / filters, 2)];
-    arena.repeat(a, &operands[0].pattern)?;
-    arena.repeat(b, &operands[1].pattern)?;
+    let patterns = [operand::pattern(a_len / g.n, 1), operand::pattern(b_len / filters, 2)];
+    arena.repeat(a, &patterns[0])?;
+    arena.repeat(b, &patterns[1])?;
     arena.set(out, 0xff)?;
     let draws = Draw::some(op, g);
-    let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, g, &operands)).collect();
-    let mut distance = |accumulate, times| -> Result<f64, ConvError> {
+    let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, g, &patterns)).collect();
+    let mut distance = |accumulate, times| -> Result<(Accumulate, f64), ConvError> {
         let ([a, b], [to, workspace]) = arena.lease([a, b], [out, workspace]).expect("spans side by side");
         device.run(|| run([a, b], Out { to, accumulate }, workspace))?;
         device.check()?;
-        Ok(draw::distance(&arena.read(out)?, &draws, &exact, times))
+        Ok((accumulate, draw::distance(&arena.read(out)?, &draws, &exact, times)))
     };
-    Ok([
-        (Accumulate::Replace, distance(Accumulate::Replace, 1.0)?),
-        (Accumulate::Add, distance(Accumulate::Add, 2.0)?),
-    ])
+    Ok([distance(Accumulate::Replace, 1.0)?, distance(Accumulate::Add, 2.0)?])
 }

@@ -1,6 +1,7 @@
 //! The sums against the definition, and faults that must show.
 
-use super::{operand::PERIOD, *};
+use super::operand::{PERIOD, pattern, runs};
+use super::*;
 use crate::conv::tests::{random_geometry, reference};
 use crate::conv::{candidates, find, kernel_id, operands::slices};
 use crate::testing::on_every_device;
@@ -145,13 +146,13 @@ fn sums_are_those_over_the_output_of_the_definition() {
     for _ in 0..60 {
         let g = random_geometry(&mut rng);
         for op in ConvOp::ALL {
-            let operands = [Operand::new(1, 1), Operand::new(1, 2)];
+            let patterns = [pattern(1, 1), pattern(1, 2)];
             let [a_len, b_len, out_len] = operand_lens(op, &g);
-            let values = |operand: &Operand, len| operand.runs(0, len).flatten().copied().collect::<Vec<_>>();
-            let (a, b) = (values(&operands[0], a_len), values(&operands[1], b_len));
+            let values = |pattern: &[f32], len| runs(pattern, 0, len).flatten().copied().collect::<Vec<_>>();
+            let (a, b) = (values(&patterns[0], a_len), values(&patterns[1], b_len));
             let direct = reference::direct(op, &g, &a, &b);
             let draws = Draw::some(op, &g);
-            let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, &g, &operands)).collect();
+            let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, &g, &patterns)).collect();
             // Rounding the output to single precision is all that lies between the two.
             let mut found: Vec<f32> = direct.iter().map(|&value| value as f32).collect();
             let distance = draw::distance(&found, &draws, &exact, 1.0);
@@ -168,12 +169,12 @@ fn sums_are_those_over_the_output_of_the_definition() {
 #[test]
 fn no_two_samples_are_alike() {
     for sample in [1, 1 << 10, 1 << 16, 1 << 20, 3 << 20, PERIOD, 2 * PERIOD] {
-        let [x, w] = [1, 2].map(|seed| Operand::new(sample, seed));
+        let [x, w] = [1, 2].map(|seed| pattern(sample, seed));
         let mut starts: Vec<Vec<u32>> = Vec::new();
-        for operand in [&x, &w] {
+        for pattern in [&x, &w] {
             for number in 0..64 {
                 let start =
-                    operand.runs(number * sample, 32).flatten().map(|value| value.to_bits()).collect();
+                    runs(pattern, number * sample, 32).flatten().map(|value| value.to_bits()).collect();
                 assert!(!starts.contains(&start), "sample {number} of {sample} elements");
                 starts.push(start);
             }

@@ -39,17 +39,12 @@ pub trait Lanes: Copy + Send + Sync + 'static {
         // SAFETY: the array has sixteen elements.
         unsafe { self.load_ptr(from.as_ptr()) }
     }
-    /// Lanes into an array.
-    #[inline(always)]
-    fn store(self, to: &mut [f32; LANES], v: Self::V) {
-        // SAFETY: as above.
-        unsafe { self.store_ptr(to.as_mut_ptr(), v) };
-    }
     /// Lanes as an array.
     #[inline(always)]
     fn to_array(self, v: Self::V) -> [f32; LANES] {
         let mut lanes = [0.0; LANES];
-        self.store(&mut lanes, v);
+        // SAFETY: as above.
+        unsafe { self.store_ptr(lanes.as_mut_ptr(), v) };
         lanes
     }
 

@@ -1,12 +1,12 @@
 //! A GPU in use.
 
-use super::library::{Libraries, Library};
-use super::{DeviceMemory, Pinned, Stream, module::Modules};
+use super::{DeviceMemory, Pinned, Stream, get_or_make, module::Modules};
 use crate::cuda::{Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
 use crate::{Format, ViewMut};
 use cudarc::driver::{CudaContext, result, sys};
-use std::fmt;
+use std::any::{Any, TypeId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{collections::HashMap, fmt};
 
 /// Bytes of the scratch that every open device owns: what cuBLAS recommends for its workspace on the largest GPUs.
 const SCRATCH_LEN: usize = 32 << 20;
@@ -25,17 +25,17 @@ static TRAP: Source =
 pub struct Cuda {
     stream: Stream,
     shared: Arc<Shared>,
-    tf32: bool,
-    format: Format,
+    /// Whether products may round their factors to TF32.
+    pub tf32: bool,
+    /// In which format nets keep their feature maps.
+    pub format: Format,
 }
 
 /// Libraries first: they are to end before what they work on.
 struct Shared {
-    libraries: Mutex<Libraries>,
+    libraries: Mutex<HashMap<TypeId, Box<dyn Any + Send>>>,
     modules: Mutex<Modules>,
     scratch: Mutex<DeviceMemory>,
-    /// Host memory that results were copied to ([`Device::read_later`](crate::Device::read_later)), for the next ones.
-    buffers: Mutex<Vec<Pinned>>,
     /// Sixteen bytes that CUDA kernels can write.
     fault: Mutex<Pinned>,
     failure: Mutex<Option<CudaError>>,
@@ -43,25 +43,22 @@ struct Shared {
     versions: String,
 }
 
+/// A library's handle on one device.
+pub trait Library: Send + Sized + 'static {
+    /// Why it cannot be started.
+    type Error;
+
+    /// Starts it, working in `stream`.
+    ///
+    /// # Errors
+    /// The library is missing, too old, or does not work with this device.
+    fn new(stream: &Stream) -> Result<Self, Self::Error>;
+}
+
 impl Cuda {
-    /// The same GPU, whose products may, if `allowed`, round their factors to TF32.
-    pub fn with_tf32(self, allowed: bool) -> Self {
-        Self { tf32: allowed, ..self }
-    }
-
-    /// Whether products may round their factors to TF32.
-    pub fn allows_tf32(&self) -> bool {
-        self.tf32
-    }
-
     /// The same GPU, on which nets keep their feature maps in this format.
     pub fn with_format(self, format: Format) -> Self {
         Self { format, ..self }
-    }
-
-    /// In which format nets keep their feature maps.
-    pub fn format(&self) -> Format {
-        self.format
     }
 
     /// What the device is.
@@ -81,18 +78,13 @@ impl Cuda {
 
     /// Another stream, for copies beside the work.
     pub fn new_stream(&self) -> Result<Stream, CudaError> {
-        Stream::new(self.stream.context())
-    }
-
-    /// Streaming multiprocessors.
-    pub fn multiprocessors(&self) -> u32 {
-        self.info().multiprocessors.unsigned_abs().max(1)
+        Stream::new(self.stream.0.context())
     }
 
     /// Bytes of device memory that are free, and all that there are.
     pub fn memory(&self) -> Result<[u64; 2], CudaError> {
         let asking = CudaError::driver("asking for the GPU's free memory");
-        let (free, total) = self.stream.context().mem_get_info().map_err(asking)?;
+        let (free, total) = self.stream.0.context().mem_get_info().map_err(asking)?;
         Ok([free as u64, total as u64])
     }
 
@@ -108,29 +100,8 @@ impl Cuda {
     /// # Errors
     /// The first failure since the device was opened.
     pub fn check(&self) -> Result<(), CudaError> {
-        self.first_failure(self.stream.synchronize())
-    }
-
-    /// `waited`, unless something failed before.
-    pub(crate) fn first_failure(&self, waited: Result<(), CudaError>) -> Result<(), CudaError> {
-        match &*lock(&self.shared.failure) {
-            Some(first) => Err(first.clone()),
-            None => waited,
-        }
-    }
-
-    /// Host memory of at least `len` bytes, for a short time: a buffer that was given back before, if there is one.
-    pub(crate) fn take_buffer(&self, len: usize) -> Result<Pinned, CudaError> {
-        let mut buffers = lock(&self.shared.buffers);
-        match buffers.iter().position(|buffer| buffer.len() >= len) {
-            Some(place) => Ok(buffers.swap_remove(place)),
-            None => Pinned::new(&self.stream, len),
-        }
-    }
-
-    /// For the next [`Cuda::take_buffer`].
-    pub(crate) fn give_buffer(&self, buffer: Pinned) {
-        lock(&self.shared.buffers).push(buffer);
+        let waited = self.stream.synchronize();
+        lock(&self.shared.failure).clone().map_or(waited, Err)
     }
 
     /// Lends the device's own scratch of 32 MiB to one piece of work. All work goes through one stream, so it is free
@@ -154,7 +125,10 @@ impl Cuda {
         work: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut libraries = lock(&self.shared.libraries);
-        work(libraries.get::<T>(&self.stream)?)
+        let library = get_or_make(&mut libraries, TypeId::of::<T>(), || {
+            T::new(&self.stream).map(|library| Box::new(library) as Box<dyn Any + Send>)
+        })?;
+        work(library.downcast_mut().expect("entered under its own type"))
     }
 
     /// The device address of sixteen bytes that a CUDA kernel can write, in one piece (a `uint4` whose first word is
@@ -175,7 +149,7 @@ impl Cuda {
 
     /// Whether work is being recorded and not done ([`Cuda::record`]).
     pub fn is_recording(&self) -> bool {
-        let status = self.stream.inner().capture_status();
+        let status = self.stream.0.capture_status();
         status.is_ok_and(|status| status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
@@ -232,7 +206,6 @@ impl CudaDevices {
         let info = self.devices.get(ordinal).ok_or_else(|| {
             CudaError::new(format!("opening GPU {ordinal}"), format!("there are {}", self.devices.len()))
         })?;
-        let driver = self.driver.as_deref().unwrap_or("of unknown version");
         let what = format!("opening GPU {ordinal} ({})", info.name);
         let context = CudaContext::new(ordinal).map_err(CudaError::driver(what))?;
         // SAFETY: tracking is of cudarc's own memory, of which there is none here. With it, the first stream waits for
@@ -243,11 +216,10 @@ impl CudaDevices {
             libraries: Mutex::default(),
             modules: Mutex::default(),
             scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN)?),
-            buffers: Mutex::default(),
             fault: Mutex::new(Pinned::new(&stream, size_of::<[u32; 4]>())?),
             failure: Mutex::default(),
             info: info.clone(),
-            versions: format!("CUDA {}, driver {driver}", self.cuda),
+            versions: self.versions.clone(),
         };
         Ok(Cuda { stream, shared: Arc::new(shared), tf32: false, format: Format::F32 })
     }

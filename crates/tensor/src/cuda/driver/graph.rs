@@ -23,9 +23,9 @@ impl Cuda {
         let stream = self.stream();
         let failed = || CudaError::driver("recording work for the GPU");
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        stream.inner().begin_capture(mode).map_err(failed())?;
+        stream.0.begin_capture(mode).map_err(failed())?;
         let asked = work();
-        let graph = stream.inner().end_capture(sys::CUgraphInstantiate_flags(0)).map_err(failed());
+        let graph = stream.0.end_capture(sys::CUgraphInstantiate_flags(0)).map_err(failed());
         asked?;
         let graph = graph?.ok_or_else(|| CudaError::new("recording work for the GPU", "there was none"))?;
         Ok(CudaGraph { graph, stream: stream.clone() })
@@ -47,11 +47,5 @@ impl Drop for CudaGraph {
     fn drop(&mut self) {
         // It may be at work. If the device is lost, there is nothing to wait for.
         let _ = self.stream.synchronize();
-    }
-}
-
-impl std::fmt::Debug for CudaGraph {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "CudaGraph({:?})", self.stream)
     }
 }

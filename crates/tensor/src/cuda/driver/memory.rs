@@ -7,7 +7,7 @@ use cudarc::driver::{result, sys::CUdeviceptr};
 /// One allocation of device memory. Its contents are what they were before.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
-    stream: Stream,
+    pub(crate) stream: Stream,
     base: CUdeviceptr,
     len: usize,
 }
@@ -20,10 +20,6 @@ impl DeviceMemory {
         let base = unsafe { result::malloc_sync(len.max(1)) }
             .map_err(CudaError::driver(format!("allocating {len} bytes of GPU memory")))?;
         Ok(Self { stream: stream.clone(), base, len })
-    }
-
-    pub(crate) fn stream(&self) -> &Stream {
-        &self.stream
     }
 
     /// The number of bytes.

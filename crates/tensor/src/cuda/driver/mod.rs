@@ -2,7 +2,6 @@
 
 mod context;
 mod graph;
-mod library;
 mod memory;
 mod module;
 mod nccl;
@@ -10,9 +9,8 @@ mod pinned;
 mod probe;
 mod stream;
 
-pub use context::Cuda;
+pub use context::{Cuda, Library};
 pub use graph::CudaGraph;
-pub use library::Library;
 pub(crate) use memory::DeviceMemory;
 pub use nccl::Communicator;
 pub use pinned::Pinned;
@@ -21,7 +19,8 @@ pub use stream::{Event, Stream};
 
 use super::CudaError;
 use cudarc::driver::DriverError;
-use std::{borrow::Cow, ffi::CStr};
+use std::collections::{HashMap, hash_map::Entry};
+use std::{borrow::Cow, ffi::CStr, hash::Hash};
 
 impl CudaError {
     /// For `map_err`: says what was attempted.
@@ -39,4 +38,16 @@ fn reason(error: DriverError) -> String {
         (Some(name), Some(explanation)) => format!("{name} ({explanation})"),
         _ => format!("error {:?}", error.0),
     }
+}
+
+/// What `map` has at `key`: made now, if it has nothing there.
+fn get_or_make<K: Eq + Hash, V, E>(
+    map: &mut HashMap<K, V>,
+    key: K,
+    make: impl FnOnce() -> Result<V, E>,
+) -> Result<&mut V, E> {
+    Ok(match map.entry(key) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(make()?),
+    })
 }

@@ -1,6 +1,6 @@
 //! CUDA kernels: compiled by NVRTC when first launched, for the very device they run on.
 
-use super::Stream;
+use super::{Stream, get_or_make};
 use crate::cuda::{CudaError, Source};
 use cudarc::driver::{CudaFunction, CudaModule, sys};
 use cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
@@ -9,12 +9,10 @@ use std::{collections::HashMap, sync::Arc};
 /// Generic lambdas are the device's, too: by default what has no mark is the host's, even within a CUDA kernel.
 const GENERIC_LAMBDAS: &str = "--device-as-default-execution-space";
 
-/// What has been compiled so far.
+/// What has been compiled so far: by the source's name a module and, by their names, those of its functions that were
+/// looked for.
 #[derive(Default)]
-pub(super) struct Modules {
-    modules: HashMap<&'static str, Arc<CudaModule>>,
-    functions: HashMap<(&'static str, &'static str), CudaFunction>,
-}
+pub(super) struct Modules(HashMap<&'static str, (Arc<CudaModule>, HashMap<&'static str, CudaFunction>)>);
 
 impl Modules {
     pub(super) fn function(
@@ -23,27 +21,17 @@ impl Modules {
         source: &'static Source,
         name: &'static str,
     ) -> Result<sys::CUfunction, CudaError> {
-        if let Some(function) = self.functions.get(&(source.name, name)) {
-            return Ok(function.cu_function());
-        }
-        let failed = CudaError::driver(format!("looking for the CUDA kernel {name} in {}", source.name));
-        let function = self.module(stream, source)?.load_function(name).map_err(failed)?;
-        let raw = function.cu_function();
-        self.functions.insert((source.name, name), function);
-        Ok(raw)
-    }
-
-    fn module(&mut self, stream: &Stream, source: &'static Source) -> Result<&Arc<CudaModule>, CudaError> {
-        if !self.modules.contains_key(source.name) {
-            self.modules.insert(source.name, compile(stream, source)?);
-        }
-        Ok(&self.modules[source.name])
+        let make = || Ok((compile(stream, source)?, HashMap::new()));
+        let (module, functions) = get_or_make(&mut self.0, source.name, make)?;
+        let what = || format!("looking for the CUDA kernel {name} in {}", source.name);
+        let load = || module.load_function(name).map_err(CudaError::driver(what()));
+        Ok(get_or_make(functions, name, load)?.cu_function())
     }
 }
 
 fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>, CudaError> {
     let what = || format!("compiling {}", source.name);
-    let (major, minor) = stream.context().compute_capability().map_err(CudaError::driver(what()))?;
+    let (major, minor) = stream.0.context().compute_capability().map_err(CudaError::driver(what()))?;
     let options = CompileOptions {
         name: Some(source.name.to_owned()),
         options: vec![format!("--gpu-architecture=compute_{major}{minor}"), GENERIC_LAMBDAS.to_owned()],
@@ -56,7 +44,7 @@ fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>, CudaErro
         };
         CudaError::new(what(), reason)
     })?;
-    stream.context().load_module(ptx).map_err(CudaError::driver(what()))
+    stream.0.context().load_module(ptx).map_err(CudaError::driver(what()))
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ pub struct Pinned {
     memory: *mut u8,
     len: usize,
     copied: Event,
-    stream: Stream,
 }
 
 // SAFETY: the memory belongs to this value alone, and any thread may touch it.
@@ -28,7 +27,7 @@ impl Pinned {
             .cast::<u8>();
         // SAFETY: the memory has `len` bytes.
         unsafe { memory.write_bytes(0, len) };
-        Ok(Self { memory, len, copied, stream: stream.clone() })
+        Ok(Self { memory, len, copied })
     }
 
     /// The number of bytes.
@@ -41,7 +40,7 @@ impl Pinned {
         self.memory.addr() as u64
     }
 
-    /// The memory as elements, once the last copy from or to it is done.
+    /// The memory as elements, once the last [`Pinned::copy_to`] is done.
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
         self.copied.wait()?;
         // SAFETY: the memory has `len` initialised bytes, is ours, and the device uses it no more.
@@ -56,17 +55,7 @@ impl Pinned {
     /// If `to` is longer.
     pub fn copy_to(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
         // SAFETY: a stream's work is done in order; the host touches the memory only after `copied`.
-        unsafe { self.upload_in(&self.stream, 0, to)? };
-        self.copied.record()
-    }
-
-    /// Launches a copy of `from` to the first bytes, behind all work that was launched in its stream before.
-    ///
-    /// # Panics
-    /// If `from` is longer.
-    pub fn copy_from(&mut self, from: View<'_>) -> Result<(), CudaError> {
-        // SAFETY: as in `copy_to`.
-        unsafe { self.download_in(&self.stream, from, 0)? };
+        unsafe { self.upload_in(&self.copied.stream, 0, to)? };
         self.copied.record()
     }
 
@@ -123,7 +112,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if self.stream.bind().and_then(|()| self.copied.wait()).is_ok() {
+        if self.copied.stream.bind().and_then(|()| self.copied.wait()).is_ok() {
             // SAFETY: the memory comes from `malloc_host`, and the device uses it no more.
             let _ = unsafe { result::free_host(self.memory.cast::<c_void>()) };
         }

@@ -1,12 +1,12 @@
 //! Is there a GPU that can be used, and if not, what is missing?
 
 use super::reason;
-use crate::cuda::{Absent, CudaDeviceInfo, CudaDevices, CudaVersion};
+use crate::cuda::{Absent, CudaDeviceInfo, CudaDevices};
 use cudarc::driver::{DriverError, result, sys};
 use sys::CUdevice_attribute_enum as Attribute;
 
-/// The oldest driver that cuDNN 9 runs on.
-const OLDEST_DRIVER: CudaVersion = CudaVersion(12_000);
+/// The newest CUDA of the oldest driver that cuDNN 9 runs on, as drivers count.
+const OLDEST_CUDA: i32 = 12_000;
 
 /// Looks for the driver, a GPU and the libraries, in this order. Never panics, and loads nothing that it will not use.
 ///
@@ -23,12 +23,12 @@ pub fn probe() -> Result<CudaDevices, Absent> {
         _ => Absent(format!("the NVIDIA driver cannot be used: {}", reason(error))),
     };
     result::init().map_err(failed)?;
-    let cuda = driver_version().map_err(failed)?;
-    if cuda < OLDEST_DRIVER {
-        let needed = OLDEST_DRIVER;
+    let newest = newest_cuda().map_err(failed)?;
+    let [cuda, needed] = [newest, OLDEST_CUDA].map(written);
+    if newest < OLDEST_CUDA {
         return Err(Absent(format!("the NVIDIA driver supports CUDA {cuda}, and CUDA {needed} is needed")));
     }
-    let count = usize::try_from(result::device::get_count().map_err(failed)?).unwrap_or(0);
+    let count = result::device::get_count().map_err(failed)?;
     let devices = (0..count).map(describe).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     if devices.is_empty() {
         return Err(no_device());
@@ -45,21 +45,22 @@ pub fn probe() -> Result<CudaDevices, Absent> {
         let tried = tried(file);
         return Err(Absent(format!("there is a GPU, but {library} is not installed (tried {tried})")));
     }
-    Ok(CudaDevices { cuda, driver: kernel_module_version(), devices })
+    let driver = kernel_module_version().unwrap_or_else(|| "of unknown version".to_owned());
+    Ok(CudaDevices { versions: format!("CUDA {cuda}, driver {driver}"), devices })
 }
 
-fn describe(ordinal: usize) -> Result<CudaDeviceInfo, DriverError> {
-    let device = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
+fn describe(ordinal: i32) -> Result<CudaDeviceInfo, DriverError> {
+    let device = result::device::get(ordinal)?;
     // SAFETY: `device` comes from the driver.
     let attribute = |attribute| unsafe { result::device::get_attribute(device, attribute) };
     Ok(CudaDeviceInfo {
-        ordinal,
+        ordinal: ordinal as usize,
         name: result::device::get_name(device)?,
         compute_capability: [
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ],
-        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.unsigned_abs(),
         clock_mhz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)? / 1000,
         memory_clock_mhz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)? / 1000,
         // SAFETY: `device` comes from the driver.
@@ -67,11 +68,16 @@ fn describe(ordinal: usize) -> Result<CudaDeviceInfo, DriverError> {
     })
 }
 
-fn driver_version() -> Result<CudaVersion, DriverError> {
+fn newest_cuda() -> Result<i32, DriverError> {
     let mut version = 0;
     // SAFETY: the driver writes one integer to the address of one.
     unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
-    Ok(CudaVersion(version))
+    Ok(version)
+}
+
+/// A version of CUDA as NVIDIA writes it: drivers count 1000 times the major and 10 times the minor version.
+fn written(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
 /// The driver's own version, such as 580.159.04, which Linux shows in a file: the first dotted number of its first
@@ -96,9 +102,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn versions_print_as_nvidia_writes_them() {
+        assert_eq!([13_000, 12_080].map(written), ["13.0", "12.8"]);
+    }
+
+    #[test]
     fn probing_finds_a_gpu_or_says_in_one_line_what_is_missing() {
         match probe() {
-            Ok(found) => assert!(found.cuda >= OLDEST_DRIVER && !found.devices.is_empty()),
+            Ok(found) => assert!(!found.devices.is_empty() && found.versions.starts_with("CUDA 1")),
             Err(absent) => {
                 let line = absent.to_string();
                 assert!(line.contains("NVIDIA") || line.contains("GPU"), "{line}");

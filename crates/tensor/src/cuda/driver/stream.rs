@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A queue of work, done in the order in which it was launched. Clones share it; it lives as long as any of them. A GPU
 /// has one for all that it computes, and others, if any, for copies ([`Cuda::new_stream`](super::Cuda::new_stream)).
 #[derive(Clone, Debug)]
-pub struct Stream(Arc<CudaStream>);
+pub struct Stream(pub(super) Arc<CudaStream>);
 
 impl Stream {
     pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self, CudaError> {
@@ -16,7 +16,7 @@ impl Stream {
 
     /// Makes the device the calling thread's own: libraries that take no context look there.
     pub fn bind(&self) -> Result<(), CudaError> {
-        self.context().bind_to_thread().map_err(CudaError::driver("selecting the GPU"))
+        self.0.context().bind_to_thread().map_err(CudaError::driver("selecting the GPU"))
     }
 
     /// Waits until all work asked for so far is done.
@@ -39,16 +39,8 @@ impl Stream {
     /// An event of this stream, not recorded yet.
     pub fn event(&self) -> Result<Event, CudaError> {
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
-        let event = self.context().new_event(flags).map_err(CudaError::driver("creating an event"))?;
+        let event = self.0.context().new_event(flags).map_err(CudaError::driver("creating an event"))?;
         Ok(Event { event, stream: self.clone() })
-    }
-
-    pub(super) fn context(&self) -> &Arc<CudaContext> {
-        self.0.context()
-    }
-
-    pub(super) fn inner(&self) -> &Arc<CudaStream> {
-        &self.0
     }
 }
 
@@ -56,13 +48,13 @@ impl Stream {
 #[derive(Debug)]
 pub struct Event {
     event: CudaEvent,
-    stream: Stream,
+    pub(super) stream: Stream,
 }
 
 impl Event {
     /// Marks the point after all work launched in its stream so far.
     pub fn record(&self) -> Result<(), CudaError> {
-        self.event.record(self.stream.inner()).map_err(CudaError::driver("recording an event"))
+        self.event.record(&self.stream.0).map_err(CudaError::driver("recording an event"))
     }
 
     /// Waits until the point is reached.

@@ -15,8 +15,16 @@ use crate::spec::{NetSpec, Phase, SolverSpec};
 use crate::testing::{Forced, plan_options, quick_profile, root};
 use crate::{layers::BuildOptions, net::Net, planning::Planning, run::NetRun};
 use planner::{BatchSizePolicy, Plan, PlanOptions, WorkspacePolicy};
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 use tensor::{Cpu, Device};
+
+impl Solver {
+    /// The values of parameter `name`, as in `conv1.0`; `None` if there is none of that name, or the device is lost.
+    fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
+        let (param, spans) = self.running.params().find(|(param, _)| param.name == name)?;
+        self.running.read_param(param, spans.data).ok()
+    }
+}
 
 /// The digits that ship with the project, a mini-batch of `batch`.
 fn digits(batch: usize) -> String {

@@ -46,12 +46,6 @@ impl Bins {
         Self::at(elements.as_mut_ptr(), stride)
     }
 
-    /// Bins in `elements`, for reading only.
-    #[inline(always)]
-    pub(super) fn read(elements: &[f32], stride: usize) -> Self {
-        Self::at(elements.as_ptr().cast_mut(), stride)
-    }
-
     /// Bins from `at` on.
     #[inline(always)]
     pub(super) fn at(at: *mut f32, stride: usize) -> Self {
@@ -68,12 +62,6 @@ impl Bins {
     #[inline(always)]
     pub(super) fn from(self, index: usize) -> Self {
         Self { at: self.at.wrapping_add(index.wrapping_mul(self.stride)), ..self }
-    }
-
-    /// The same, the first having the number `index`.
-    #[inline(always)]
-    pub(super) fn numbered_from(self, index: usize) -> Self {
-        Self { at: self.at.wrapping_sub(index.wrapping_mul(self.stride)), ..self }
     }
 
     /// Bin `index`.

@@ -1,8 +1,7 @@
 //! Filters to row spectra, and row spectra to gradients of filters.
 
 use super::bins::{BIN, Bins, Work};
-use super::image::{row_values, vectors};
-use super::{tiling::Tiling, transform::real_fft};
+use super::{image::row_values, tiling::Tiling, transform::real_fft};
 use crate::conv::{ConvOp, cpu::planes::Signals};
 use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
@@ -40,7 +39,12 @@ impl WithLanes for AnalyseFilter<'_> {
         // Bins of one column of the spectra: as many as rows of all filters of the group.
         let stride = columns * terms * r * BIN;
         for term in chunk * CHUNK..((chunk + 1) * CHUNK).min(terms) {
-            gather_filter(l, tiling, (group, term, column), self.filter, &mut self.scratch[..taps * LANES]);
+            let (first, signals) = lanes_of_filter(tiling, group, term, column);
+            signals.gather_pixels(l, &self.filter[first..], taps, self.scratch);
+            if tiling.op == ConvOp::Forward {
+                // A correlation: it reads the filter backwards.
+                self.scratch.as_chunks_mut::<LANES>().0[..taps].reverse();
+            }
             let first = (group * tiling.half() * columns + column) * terms + term;
             for row in 0..r {
                 values.0[..s * LANES].copy_from_slice(&self.scratch[row * s * LANES..][..s * LANES]);
@@ -55,29 +59,6 @@ impl WithLanes for AnalyseFilter<'_> {
                     real_fft(l, tiling.t, &mut values, &mut work, to);
                 }
             }
-        }
-    }
-}
-
-/// The taps of the filters from one term to sixteen columns, in the order in which the transform wants them.
-#[inline(always)]
-fn gather_filter<L: Lanes>(
-    l: L,
-    tiling: &Tiling,
-    (group, term, column): (usize, usize, usize),
-    filter: &[f32],
-    to: &mut [f32],
-) {
-    let (first, signals) = lanes_of_filter(tiling, group, term, column);
-    let (to, _) = to.as_chunks_mut::<LANES>();
-    let taps = to.len();
-    for tap in (0..taps).step_by(LANES) {
-        let len = (taps - tap).min(LANES);
-        let gathered = signals.gather(l, &filter[first + tap..], len);
-        for (i, &vector) in gathered[..len].iter().enumerate() {
-            // The forward pass is a correlation: it reads the filter backwards.
-            let at = if tiling.op == ConvOp::Forward { taps - 1 - (tap + i) } else { tap + i };
-            l.store(&mut to[at], vector);
         }
     }
 }
@@ -116,7 +97,7 @@ impl WithLanes for SynthesiseFilter<'_> {
         let (k, columns) = (g.k / g.groups, tiling.extents[2]);
         let [s, taps] = [g.s, g.r * g.s];
         let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
-        let gradient = &mut self.scratch[..taps * LANES];
+        let gradient = self.scratch;
         for column in 0..columns {
             let spectra = tiling.result_tile(self.rows, self.index * columns + column);
             for row in 0..g.r {
@@ -125,13 +106,9 @@ impl WithLanes for SynthesiseFilter<'_> {
                 gradient[row * s * LANES..][..s * LANES].copy_from_slice(values);
             }
             let (first, signals) = lanes_of_filter(tiling, self.index / k, self.index % k, column);
+            let mode = (tiling.scale(), self.accumulate);
             // SAFETY: every task writes the filters of its own output channel.
-            let out = unsafe { self.out.slice(first..first + signals.count * taps) };
-            for tap in (0..taps).step_by(LANES) {
-                let len = (taps - tap).min(LANES);
-                let vectors = vectors(l, gradient, tap, len);
-                signals.scatter(l, vectors, (&mut out[tap..], len), tiling.scale(), self.accumulate);
-            }
+            unsafe { signals.scatter_pixels(l, gradient, &self.out, (first, taps), mode) };
         }
     }
 }

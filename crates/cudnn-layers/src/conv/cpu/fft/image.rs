@@ -4,19 +4,17 @@ use super::bins::{BIN, Bins, Work};
 use super::tiling::{Images, Tiling};
 use super::transform::{fft, real_fft, real_inverse, untangle};
 use crate::conv::cpu::planes::{Signals, store};
-use std::ops::Range;
 use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
 
-/// The number `index` of the blocks of sixteen channels of a micro-batch: its sample, group and block, its planes of so
-/// many `pixels` as a range of the images' elements, and how many these are.
-fn locate(index: usize, groups: usize, channels: usize, pixels: usize) -> ([usize; 3], Range<usize>, usize) {
+/// The number `index` of the blocks of sixteen channels of a micro-batch: its sample, group and block, where its planes
+/// of so many `pixels` begin, and these.
+fn locate(index: usize, groups: usize, channels: usize, pixels: usize) -> ([usize; 3], usize, Signals) {
     let blocks = channels.div_ceil(LANES);
     let (group_of_all, block) = (index / blocks, index % blocks);
     let first = group_of_all * channels + block * LANES;
-    let count = (channels - block * LANES).min(LANES);
-    let place = [group_of_all / groups, group_of_all % groups, block];
-    (place, first * pixels..(first + count) * pixels, count)
+    let signals = Signals { count: (channels - block * LANES).min(LANES), stride: pixels };
+    ([group_of_all / groups, group_of_all % groups, block], first * pixels, signals)
 }
 
 /// The task of transforming all tiles of one block of channels of one sample.
@@ -34,9 +32,9 @@ impl WithLanes for Analyse<'_> {
     fn call<L: Lanes>(self, l: L) {
         let (tiling, images, t) = (self.tiling, self.images, self.tiling.t);
         let groups = tiling.geometry.groups;
-        let ([sample, group, block], planes, count) =
+        let ([sample, group, block], first, signals) =
             locate(self.index, groups, images.channels, images.pixels());
-        let source = (&self.elements[planes], Signals { count, stride: images.pixels() });
+        let source = (&self.elements[first..], signals);
         let columns = &mut self.scratch[..tiling.half() * tiling.column_stride()];
         let mut work = [Work::CLEARED; 3];
         let plane = tiling.plane(images);
@@ -46,10 +44,14 @@ impl WithLanes for Analyse<'_> {
             for (j, column) in columns.chunks_exact_mut(tiling.column_stride()).enumerate() {
                 let first = (group * tiling.half() + j) * t * plane + bin * BIN;
                 assert!(first + (t - 1) * plane + BIN <= self.spectra.len(), "the spectra do not fit");
-                // SAFETY: the assertion shows the bins to lie inside. They belong to this tile, block and group alone.
+                // SAFETY: a column has T bins and one to spare. The assertion shows those of the spectra to lie inside;
+                // they belong to this tile, block and group alone.
                 unsafe {
                     let to = Bins::at(self.spectra.as_ptr().wrapping_add(first), plane);
-                    transform_column(l, t, column, j == 0, &mut work, to);
+                    fft(l, (t, false), Bins::new(column, BIN), &mut work[1], to, 0..t);
+                    if j == 0 {
+                        untangle(l, t, to); // this column holds two real ones
+                    }
                 }
             }
         }
@@ -98,35 +100,6 @@ fn transform_rows<L: Lanes>(
     }
 }
 
-/// Transforms one column of row spectra; `packed` marks the first, which holds two real ones.
-///
-/// # Safety
-/// The `t` bins of `to` must be valid for writing.
-#[inline(always)]
-unsafe fn transform_column<L: Lanes>(
-    l: L,
-    t: usize,
-    column: &mut [f32],
-    packed: bool,
-    [spare, work, _]: &mut [Work; 3],
-    to: Bins,
-) {
-    assert!(column.len() >= t * BIN, "the column does not fit");
-    let (from, spare) = (Bins::new(column, BIN), spare.bins());
-    // SAFETY: the assertion shows the column to be there; the caller promises `to`.
-    unsafe {
-        if packed {
-            fft(l, (t, false), from, work, spare, 0..t);
-            untangle(l, t, spare);
-            for index in 0..t {
-                to.store(l, index, spare.load(l, index));
-            }
-        } else {
-            fft(l, (t, false), from, work, to, 0..t);
-        }
-    }
-}
-
 /// The task of transforming the rows of all tiles of one block of channels of one sample back, into the result.
 pub(super) struct Synthesise<'a> {
     pub(super) tiling: &'a Tiling,
@@ -139,12 +112,9 @@ pub(super) struct Synthesise<'a> {
 impl WithLanes for Synthesise<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
-        let (tiling, image) = (self.tiling, self.tiling.result_image());
+        let (tiling, image) = (self.tiling, self.tiling.domain);
         let (groups, pixels) = (tiling.geometry.groups, image[0] * image[1]);
-        let ([sample, group, block], planes, count) = locate(self.index, groups, tiling.columns, pixels);
-        // SAFETY: every task writes the channel planes of its own block.
-        let planes = unsafe { self.out.slice(planes) };
-        let signals = Signals { count, stride: pixels };
+        let ([sample, group, block], start, signals) = locate(self.index, groups, tiling.columns, pixels);
         let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
         let tiles = tiling.tiles_of_image();
         for tile in 0..tiles {
@@ -154,12 +124,11 @@ impl WithLanes for Synthesise<'_> {
             let end = (corner[1] + tiling.step[1]).min(image[1]);
             for r in 0..tiling.step[0].min(image[0] - corner[0]) {
                 row_values(l, tiling, spectra, r, &mut work, &mut values);
-                for x in (corner[1]..end).step_by(LANES) {
-                    let len = (end - x).min(LANES);
-                    let vectors = vectors(l, &values.0, tiling.first[1] + x - corner[1], len);
-                    let to = (&mut planes[(corner[0] + r) * image[1] + x..], len);
-                    signals.scatter(l, vectors, to, tiling.scale(), self.accumulate);
-                }
+                let values = &values.0[tiling.first[1] * LANES..];
+                let first = start + (corner[0] + r) * image[1] + corner[1];
+                let mode = (tiling.scale(), self.accumulate);
+                // SAFETY: every task writes the channel planes of its own block.
+                unsafe { signals.scatter_pixels(l, values, &self.out, (first, end - corner[1]), mode) };
             }
         }
     }
@@ -177,16 +146,7 @@ pub(super) fn row_values<L: Lanes>(
 ) {
     let rows = tiling.result[0];
     assert!(r < rows && spectra.len() >= tiling.half() * rows * BIN, "row {r} does not exist");
-    // SAFETY: the assertion shows row `r` of the last column to be there.
-    unsafe { real_inverse(l, tiling.t, Bins::read(&spectra[r * BIN..], rows * BIN), work, values) };
-}
-
-/// Values `first..first + len`, at most sixteen.
-#[inline(always)]
-pub(super) fn vectors<L: Lanes>(l: L, values: &[f32], first: usize, len: usize) -> [L::V; LANES] {
-    let mut vectors = [l.zero(); LANES];
-    for (vector, value) in vectors.iter_mut().zip(values[first * LANES..][..len * LANES].as_chunks().0) {
-        *vector = l.load(value);
-    }
-    vectors
+    let from = Bins::at(spectra[r * BIN..].as_ptr().cast_mut(), rows * BIN);
+    // SAFETY: the assertion shows row `r` of the last column to be there, for reading.
+    unsafe { real_inverse(l, tiling.t, from, work, values) };
 }

@@ -34,7 +34,7 @@ use image::{Analyse, Synthesise};
 use multiply::Multiply;
 use tensor::cpu::{SharedMut, dispatch};
 use tensor::{Accumulate, ConvGeometry, Cpu};
-use tiling::{Images, Right, Tiling};
+use tiling::{Images, Tiling};
 
 /// Convolution by Fourier transforms of tiles of `t` x `t` (16 or 32): stride 1, dilation 1, filters up to half a tile.
 pub(super) fn pass(op: ConvOp, g: &ConvGeometry, t: usize) -> Option<Box<dyn Pass>> {
@@ -43,16 +43,16 @@ pub(super) fn pass(op: ConvOp, g: &ConvGeometry, t: usize) -> Option<Box<dyn Pas
 
 impl Pass for Tiling {
     fn workspace_len(&self, threads: usize) -> usize {
-        self.regions(threads).iter().sum()
+        self.regions().iter().sum::<usize>() + threads * self.scratch_len()
     }
 
     /// The row spectra of filters depend on nothing else.
     fn prepared_len(&self) -> usize {
-        if let Right::Filter = self.right { self.regions(1)[0] } else { 0 }
+        if self.right.is_none() { self.regions()[0] } else { 0 }
     }
 
     fn prepare(&self, cpu: &Cpu, filter: &[f32], workspace: &mut [f32]) {
-        let ([spectra, ..], scratch) = self.cut(cpu, workspace);
+        let ([spectra, ..], scratch) = self.cut(workspace);
         let spectra = SharedMut::new(spectra);
         cpu.for_each_scratch(AnalyseFilter::tasks(self), scratch, |index, scratch| {
             dispatch(AnalyseFilter { tiling: self, filter, spectra, index, scratch });
@@ -60,11 +60,11 @@ impl Pass for Tiling {
     }
 
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
-        let ([right, left, result], scratch) = self.cut(cpu, workspace);
+        let ([right, left, result], scratch) = self.cut(workspace);
         let Operands { a, b, out } = operands;
         match &self.right {
-            Right::Filter => self.analyse(cpu, &self.left, a, left, scratch),
-            Right::Images(images) => {
+            None => self.analyse(cpu, &self.left, a, left, scratch),
+            Some(images) => {
                 self.analyse(cpu, &self.left, b, left, scratch);
                 self.analyse(cpu, images, a, right, scratch);
             }
@@ -87,11 +87,10 @@ impl Pass for Tiling {
 }
 
 impl Tiling {
-    /// The parts of the workspace, as [`Tiling::regions`] says.
-    fn cut<'a>(&self, cpu: &Cpu, workspace: &'a mut [f32]) -> ([&'a mut [f32]; 3], &'a mut [f32]) {
+    /// The parts of the workspace, as [`Tiling::regions`] says, and the threads' scratch.
+    fn cut<'a>(&self, workspace: &'a mut [f32]) -> ([&'a mut [f32]; 3], &'a mut [f32]) {
         assert_eq!(workspace.as_ptr().align_offset(64), 0, "a workspace begins at a cache line");
-        let [right, left, result, _] = self.regions(cpu.threads());
-        split(workspace, [right, left, result])
+        split(workspace, self.regions())
     }
 
     fn analyse(&self, cpu: &Cpu, images: &Images, values: &[f32], spectra: &mut [f32], scratch: &mut [f32]) {

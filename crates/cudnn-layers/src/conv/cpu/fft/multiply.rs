@@ -2,7 +2,7 @@
 
 use super::bins::{BIN, Bins, Work};
 use super::product::product;
-use super::tiling::{ROWS, Right, Tiling, VECTORS};
+use super::tiling::{ROWS, Tiling, VECTORS};
 use super::transform::{fft, tangle, untangle};
 use std::ops::Range;
 use tensor::Accumulate;
@@ -64,13 +64,13 @@ impl WithLanes for Multiply<'_> {
         let [row, term] = tiling.left_axes();
         for terms in tiling.term_blocks() {
             let (right, right_plane, right_stride) = match &tiling.right {
-                Right::Filter => {
+                None => {
                     let right = &self.right[filter_columns(tiling, &part)];
                     let to = (&mut *filters, filter_stride);
                     filter_spectra(l, tiling, &part, right, terms.clone(), to, &mut work);
                     (&*filters, filter_stride, part.vectors.len() * BIN)
                 }
-                Right::Images(images) => {
+                Some(images) => {
                     let plane = tiling.plane(images);
                     let right = &self.right[(part.group * tiling.half() + part.j) * t * plane..][..t * plane];
                     (&right[part.vectors.start * BIN..], plane, images.blocks() * BIN)
@@ -154,13 +154,13 @@ fn inverse_column<L: Lanes>(
     let (t, first, rows) = (tiling.t, tiling.first[0], tiling.result[0]);
     assert!((t - 1) * stride + BIN <= from.len(), "the product does not fit");
     assert!(rows * BIN <= to.len() && first + rows <= t, "the result does not fit");
-    let (from, to) = (Bins::new(from, stride), Bins::new(to, BIN));
+    // The first of the bins in `to` has the number `first`.
+    let (from, to) = (Bins::new(from, stride), Bins::at(to.as_mut_ptr().wrapping_sub(first * BIN), BIN));
     // SAFETY: the assertions show that the bins lie inside.
     unsafe {
         if packed {
             tangle(l, t, from);
         }
-        let to = to.numbered_from(first).swapped();
-        fft(l, (t, false), from.swapped(), work, to, first..first + rows);
+        fft(l, (t, false), from.swapped(), work, to.swapped(), first..first + rows);
     }
 }

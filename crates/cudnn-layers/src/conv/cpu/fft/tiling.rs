@@ -60,28 +60,23 @@ impl Images {
     }
 }
 
-/// The right operand of the products.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Right {
-    /// Filters: row spectra are stored, columns are transformed where they are used.
-    Filter,
-    /// Tiles of images.
-    Images(Images),
-}
-
 /// The work of one call with tiles of `t` x `t`.
 #[derive(Clone, Debug)]
 pub(super) struct Tiling {
     pub(super) t: usize,
     pub(super) op: ConvOp,
     pub(super) geometry: ConvGeometry,
+    /// Height and width of the images that are cut into tiles: the result's, where it is a stack of images.
+    pub(super) domain: [usize; 2],
     /// Tiles of an image, vertically and horizontally.
     pub(super) tiles: [usize; 2],
     /// Distance between tiles.
     pub(super) step: [usize; 2],
-    /// The left operand.
+    /// The left operand of the products.
     pub(super) left: Images,
-    pub(super) right: Right,
+    /// The right operand, if it is images. Of filters row spectra are stored, and columns transformed where they are
+    /// used.
+    pub(super) right: Option<Images>,
     /// Rows, terms and vectors of columns of the product of one group at one frequency.
     pub(super) extents: [usize; 3],
     /// Channels of one group of the result's fastest-varying kind: those in the lanes.
@@ -114,24 +109,18 @@ impl Tiling {
         let items = g.n * tiles[0] * tiles[1];
         let last = |extents: [usize; 2]| extents.map(|extent| extent - 1);
         let (left, right, rows, terms, columns, first, result) = match op {
-            ConvOp::Forward => (x, Right::Filter, items, x.channels, y.channels, last(filter), step),
+            ConvOp::Forward => (x, None, items, x.channels, y.channels, last(filter), step),
             ConvOp::BackwardData => {
                 let start = [0, 1].map(|axis| g.pad[axis] as isize - last(filter)[axis] as isize);
-                (Images { start, ..y }, Right::Filter, items, y.channels, x.channels, last(filter), step)
+                (Images { start, ..y }, None, items, y.channels, x.channels, last(filter), step)
             }
             ConvOp::BackwardFilter => {
                 let dy = Images { start: [0, 0], extent: step, reversed: true, ..y };
-                (dy, Right::Images(x), y.channels, items, x.channels, last(step), filter)
+                (dy, Some(x), y.channels, items, x.channels, last(step), filter)
             }
         };
         let extents = [rows, terms, columns.div_ceil(16)];
-        Some(Self { t, op, geometry: *g, tiles, step, left, right, extents, columns, first, result })
-    }
-
-    /// Height and width of the result, where it is a stack of images.
-    pub(super) fn result_image(&self) -> [usize; 2] {
-        let g = &self.geometry;
-        if self.op == ConvOp::BackwardData { [g.h, g.w] } else { [g.out_h(), g.out_w()] }
+        Some(Self { t, op, geometry: *g, domain, tiles, step, left, right, extents, columns, first, result })
     }
 
     /// What the result is to be multiplied with, for the transforms do not normalise.
@@ -165,8 +154,8 @@ impl Tiling {
     pub(super) fn left_axes(&self) -> [ProductAxis; 2] {
         let tiles = ProductAxis::every(self.left.blocks() * BIN);
         match self.right {
-            Right::Filter => [tiles, ProductAxis::CHANNELS],
-            Right::Images(_) => [ProductAxis::CHANNELS, tiles],
+            None => [tiles, ProductAxis::CHANNELS],
+            Some(_) => [ProductAxis::CHANNELS, tiles],
         }
     }
 
@@ -174,7 +163,7 @@ impl Tiling {
     /// cache.
     pub(super) fn term_blocks(&self) -> impl Iterator<Item = Range<usize>> {
         let terms = self.extents[1];
-        let block = if let Right::Filter = self.right { TERMS } else { terms };
+        let block = if self.right.is_none() { TERMS } else { terms };
         (0..terms).step_by(block).map(move |start| start..(start + block).min(terms))
     }
 
@@ -184,20 +173,20 @@ impl Tiling {
         &spectra[index * len..][..len]
     }
 
-    /// Lengths of the spectra of the right operand, of the left operand, the row spectra of the result, and the scratch
-    /// of `threads` threads, one after the other.
-    pub(super) fn regions(&self, threads: usize) -> [usize; 4] {
+    /// Lengths of the spectra of the right operand, of the left operand, and the row spectra of the result, one after
+    /// the other.
+    pub(super) fn regions(&self) -> [usize; 3] {
         let ([rows, terms, vectors], columns) = (self.extents, self.geometry.groups * self.half());
         // `[group][column][row of the spectrum]` planes of `[tile][block]` bins.
         let images_len = |images: &Images| columns * self.t * self.plane(images);
         let right = match &self.right {
             // `[group][column][vector][term][filter row]` bins.
-            Right::Filter => columns * vectors * terms * self.geometry.r * BIN,
-            Right::Images(images) => images_len(images),
+            None => columns * vectors * terms * self.geometry.r * BIN,
+            Some(images) => images_len(images),
         };
         // `[group][row of the product][vector][column][result row]` bins.
         let result = columns * rows * vectors * self.result[0] * BIN;
-        [right, images_len(&self.left), result, threads * self.scratch_len()]
+        [right, images_len(&self.left), result]
     }
 
     /// Floats between the filters' spectra of neighbouring frequencies in a task's scratch, and between those of the
@@ -205,16 +194,14 @@ impl Tiling {
     pub(super) fn scratch_strides(&self) -> [usize; 2] {
         let [rows, terms, vectors] = self.extents;
         let vectors = vectors.min(VECTORS);
-        let filters = if let Right::Filter = self.right { (terms.min(TERMS) * vectors) | 1 } else { 0 };
+        let filters = if self.right.is_none() { (terms.min(TERMS) * vectors) | 1 } else { 0 };
         [filters * BIN, ((rows.min(ROWS) * vectors) | 1) * BIN]
     }
 
-    /// Floats of scratch that a thread needs: the most of any stage.
-    fn scratch_len(&self) -> usize {
+    /// Floats of scratch that a thread needs: the most of any stage. A filter's taps take a quarter of a tile at most.
+    pub(super) fn scratch_len(&self) -> usize {
         let multiply = self.scratch_strides().iter().sum::<usize>() * self.t;
-        let tile = self.half() * self.column_stride();
-        let taps = (self.geometry.r * self.geometry.s).next_multiple_of(2) * 16;
-        multiply.max(tile).max(taps)
+        multiply.max(self.half() * self.column_stride())
     }
 
     /// Floats between the columns of a tile of which the rows are transformed (odd in [`BIN`]s, see [`Tiling::plane`]).

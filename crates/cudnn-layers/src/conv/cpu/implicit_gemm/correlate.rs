@@ -6,7 +6,7 @@
 //! exists as addresses only. At the end the sums, channels side by side, are turned into images.
 
 use super::filter::{FilterLayout, TapBox};
-use super::patch::{ImageStack, PatchLayout, turn_columns};
+use super::patch::{PatchLayout, turn_columns};
 use crate::conv::cpu::axis::{Axis, Cut, part};
 use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass, split};
 use crate::{conv::ConvOp, cpu_loops::put};
@@ -77,38 +77,29 @@ impl Pass for Correlation {
 #[derive(Debug)]
 struct Phase {
     groups: usize,
-    /// Channels of the input in a group, and the input's image.
-    input: [usize; 3],
+    in_channels: usize,
     /// Height and width of the output's image.
     out_image: [usize; 2],
     filter: FilterLayout,
-    pixels: Cut,
-    taps: Cut,
     patch: PatchLayout,
 }
 
 impl Phase {
     fn new(op: ConvOp, g: &ConvGeometry, axes: [Axis; 2], threads: usize) -> Self {
         let (plane, [c, k]) = (g.r * g.s, [g.c / g.groups, g.k / g.groups]);
-        let (input, out_image, out_channels, [out_stride, in_stride]) = match op {
-            ConvOp::Forward => ([c, g.h, g.w], [g.out_h(), g.out_w()], k, [c * plane, plane]),
-            _ => ([k, g.out_h(), g.out_w()], [g.h, g.w], c, [plane, c * plane]),
+        let [x_image, y_image] = [[g.c, g.h, g.w], [g.k, g.out_h(), g.out_w()]];
+        let (in_channels, image, [_, out_image @ ..], out_channels, [out_stride, in_stride]) = match op {
+            ConvOp::Forward => (c, x_image, y_image, k, [c * plane, plane]),
+            _ => (k, y_image, x_image, c, [plane, c * plane]),
         };
-        let image = [input[0] * g.groups, input[1], input[2]];
         let filter = FilterLayout { out_channels, out_stride, in_stride, plane, row: g.s };
         let panels = g.groups * out_channels.div_ceil(MAX_VECTORS * LANES);
         let per_task = g.n * axes[0].outputs * axes[1].outputs * panels / (TASKS * threads);
         let most_pixels = per_task.min(PIXELS_OF_ALL / threads).clamp(LEAST_PIXELS, PIXELS);
-        let cut = |most_pixels, most_taps| {
-            let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], most_pixels);
-            let taps = Cut::new([input[0], axes[0].taps, axes[1].taps], most_taps);
-            (pixels, taps, PatchLayout::new(axes, image, &pixels, &taps))
-        };
-        let (pixels, taps, patch) = match cut(most_pixels, TAPS) {
-            (_, _, patch) if patch.is_sparse => cut(1, 1),
-            dense => dense,
-        };
-        Self { groups: g.groups, input, out_image, filter, pixels, taps, patch }
+        let pixels = Cut::new([g.n, axes[0].outputs, axes[1].outputs], most_pixels);
+        let taps = Cut::new([in_channels, axes[0].taps, axes[1].taps], TAPS);
+        let patch = PatchLayout::new(axes, image, pixels, taps);
+        Self { groups: g.groups, in_channels, out_image, filter, patch }
     }
 
     /// Panels of output channels, and the vectors in the largest.
@@ -121,8 +112,9 @@ impl Phase {
     /// Elements of a thread's scratch: a patch, the filter's box, sums of products, and sixteen channels of these, turned.
     fn scratch(&self) -> [usize; 4] {
         let align = |len: usize| len.next_multiple_of(ALIGNED_LEN);
-        let (width, pixels) = (self.panels().1 * LANES, self.pixels.most_points());
-        [align(self.patch.len), self.taps.most_points() * width, pixels * width, align(pixels) * LANES]
+        let PatchLayout { pixels, taps, len, .. } = &self.patch;
+        let (width, pixels) = (self.panels().1 * LANES, pixels.most_points());
+        [align(*len), taps.most_points() * width, pixels * width, align(pixels) * LANES]
     }
 
     fn run(
@@ -134,13 +126,12 @@ impl Phase {
         scratch: &mut [f32],
     ) {
         let scratch = &mut scratch[..cpu.threads() * self.scratch().iter().sum::<usize>()];
-        let ([channels, h, w], (panels, _)) = (self.input, self.panels());
-        let input = ImageStack { elements: input, channels: channels * self.groups, h, w };
+        let (panels, _) = self.panels();
         // A group of the filter is a run of `k`, whichever of the two channels that is.
-        let filter_len = self.filter.out_channels * channels * self.filter.plane;
-        let bands = self.pixels.pieces();
+        let filter_len = self.filter.out_channels * self.in_channels * self.filter.plane;
+        let bands = self.patch.pixels.pieces();
         cpu.for_each_scratch(self.groups * panels * bands, scratch, |task, scratch| {
-            let (panel, band) = (task / bands, self.pixels.piece(task % bands));
+            let (panel, band) = (task / bands, self.patch.pixels.piece(task % bands));
             let group = panel / panels;
             let vectors = part(self.filter.out_channels.div_ceil(LANES), panels, panel % panels);
             let filter = &filter[group * filter_len..][..filter_len];
@@ -152,7 +143,7 @@ impl Phase {
 /// A panel of output channels of a block of output pixels (samples, rows, columns).
 struct Task<'a> {
     phase: &'a Phase,
-    input: ImageStack<'a>,
+    input: &'a [f32],
     /// Of the group.
     filter: &'a [f32],
     group: usize,
@@ -180,14 +171,10 @@ impl Task<'_> {
     fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], weights: &mut [f32], sums: &mut [f32]) {
         let (phase, width) = (self.phase, self.vectors.len() * LANES);
         let pixel_offsets: [usize; PIXELS] = phase.patch.pixel_offsets(&self.band);
-        let first_channel = self.group * phase.input[0];
-        let (mut step_offsets, mut channels) = ([0; TAPS], 0);
-        for index in 0..phase.taps.pieces() {
-            let taps = TapBox(phase.taps.piece(index));
-            if index == 0 || channels != taps.channels().len() || phase.taps.largest()[1..] != [0, 0] {
-                step_offsets = phase.patch.tap_offsets(&taps);
-                channels = taps.channels().len();
-            }
+        let first_channel = self.group * phase.in_channels;
+        for index in 0..phase.patch.taps.pieces() {
+            let taps = TapBox(phase.patch.taps.piece(index));
+            let step_offsets: [usize; TAPS] = phase.patch.tap_offsets(&taps);
             let image = phase.patch.open(self.input, self.band.clone(), (&taps, first_channel), patch);
             let channel_range = (self.vectors.start * LANES, self.vectors.len());
             phase.filter.pack(lanes, self.filter, &phase.patch.axes, &taps, channel_range, weights);

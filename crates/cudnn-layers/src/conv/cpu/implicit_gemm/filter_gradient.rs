@@ -9,7 +9,7 @@
 //! mini-batch is the same to the last bit however the mini-batch is divided into micro-batches.
 
 use super::filter::TapBox;
-use super::patch::{ImageStack, PatchLayout, turn_columns};
+use super::patch::{PatchLayout, turn_columns};
 use crate::conv::cpu::axis::{Axis, Cut, part};
 use crate::conv::cpu::planes::{Signals, store};
 use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass, split};
@@ -28,8 +28,6 @@ pub(super) struct FilterGradient {
     g: ConvGeometry,
     /// Panels of output channels in a group.
     panels: usize,
-    taps: Cut,
-    pixels: Cut,
     patch: PatchLayout,
 }
 
@@ -40,14 +38,13 @@ impl Pass for FilterGradient {
 
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
         let scratch = &mut workspace[..self.workspace_len(cpu.threads())];
-        let (panels, dy) = (self.g.groups * self.panels, operands.b);
+        let (panels, [x, dy]) = (self.g.groups * self.panels, [operands.a, operands.b]);
         let out = SharedMut::new(operands.out);
-        let boxes = self.taps.pieces();
+        let boxes = self.patch.taps.pieces();
         cpu.for_each_scratch(panels * boxes, scratch, |task, scratch| {
-            let (panel, taps) = (task / boxes, TapBox(self.taps.piece(task % boxes)));
+            let (panel, taps) = (task / boxes, TapBox(self.patch.taps.piece(task % boxes)));
             let group = panel / self.panels;
             let vectors = part(self.vectors(), self.panels, panel % self.panels);
-            let x = ImageStack { elements: operands.a, channels: self.g.c, h: self.g.h, w: self.g.w };
             dispatch(Task { gradient: self, x, dy, group, vectors, taps, out, accumulate, scratch });
         });
     }
@@ -56,17 +53,9 @@ impl Pass for FilterGradient {
 impl FilterGradient {
     pub(super) fn new(g: &ConvGeometry, threads: usize) -> Self {
         let axes = [0, 1].map(|axis| Axis::forward(g, axis));
-        let cut = |(panels, taps): (usize, Cut), most_pixels| {
-            let pixels = Cut::new([1, g.out_h(), g.out_w()], most_pixels);
-            let patch = PatchLayout::new(axes, [g.c, g.h, g.w], &pixels, &taps);
-            Self { g: *g, panels, taps, pixels, patch }
-        };
-        match cut(divide(g, threads), PIXELS) {
-            Self { panels, patch, .. } if patch.is_sparse => {
-                cut((panels, Cut::new([g.c / g.groups, g.r, g.s], 1)), 1)
-            }
-            dense => dense,
-        }
+        let (panels, taps) = divide(g, threads);
+        let pixels = Cut::new([1, g.out_h(), g.out_w()], PIXELS);
+        Self { g: *g, panels, patch: PatchLayout::new(axes, [g.c, g.h, g.w], pixels, taps) }
     }
 
     /// Vectors of output channels in a group.
@@ -81,10 +70,10 @@ impl FilterGradient {
 
     /// Elements of a thread's scratch: a patch, a block of `dy`, sums of products, and sixteen channels of these, turned.
     fn scratch(&self) -> [usize; 4] {
-        let (taps, width) = (self.taps.most_points(), self.width());
+        let (taps, width) = (self.patch.taps.most_points(), self.width());
         let (patch, turned) =
             (self.patch.len.next_multiple_of(ALIGNED_LEN), taps.next_multiple_of(LANES) * LANES);
-        [patch, self.pixels.most_points() * width, taps * width, turned]
+        [patch, self.patch.pixels.most_points() * width, taps * width, turned]
     }
 }
 
@@ -114,7 +103,7 @@ fn divide(g: &ConvGeometry, threads: usize) -> (usize, Cut) {
 /// The gradient of a box of taps of a panel of output channels.
 struct Task<'a> {
     gradient: &'a FilterGradient,
-    x: ImageStack<'a>,
+    x: &'a [f32],
     dy: &'a [f32],
     group: usize,
     /// Of output channels.
@@ -136,8 +125,8 @@ impl WithLanes for Task<'_> {
         }
         let offsets = self.gradient.patch.tap_offsets(&self.taps);
         for sample in 0..self.gradient.g.n {
-            for index in 0..self.gradient.pixels.pieces() {
-                let [_, rows, cols] = self.gradient.pixels.piece(index);
+            for index in 0..self.gradient.patch.pixels.pieces() {
+                let [_, rows, cols] = self.gradient.patch.pixels.piece(index);
                 self.add_block(lanes, sample, [rows, cols], &offsets, (patch, dy, sums), mode);
                 mode = Accumulate::Add;
             }

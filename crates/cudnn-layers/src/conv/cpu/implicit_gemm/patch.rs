@@ -27,49 +27,45 @@ pub(super) fn turn_columns<L: Lanes>(
     }
 }
 
-/// A tensor of images, `n, channels, h, w`.
-#[derive(Clone, Copy)]
-pub(super) struct ImageStack<'a> {
-    pub(super) elements: &'a [f32],
-    pub(super) channels: usize,
-    pub(super) h: usize,
-    pub(super) w: usize,
-}
-
-/// How patches lie in memory: copied with the padding's zeros around them, or the image itself where nothing is padded.
+/// Boxes of pixels (samples, rows, columns) and of taps (channels, rows, columns), and how the patches that they read lie
+/// in memory: copied with the padding's zeros around them, or the image itself where nothing is padded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PatchLayout {
     pub(super) axes: [Axis; 2],
+    pub(super) pixels: Cut,
+    pub(super) taps: Cut,
+    /// Channels of all groups, height and width of the images.
+    image: [usize; 3],
     in_place: bool,
     sample: usize,
     channel: usize,
     row: usize,
     /// Elements of a copied patch.
     pub(super) len: usize,
-    /// Whether strides and dilations that are far larger than windows take pixels and taps so far apart that most of a
-    /// patch would be copied for nothing.
-    pub(super) is_sparse: bool,
 }
 
 /// Most elements of a patch for each product of a pixel and a tap.
 const MOST_SPREAD: usize = 4096;
 
 impl PatchLayout {
-    /// For boxes of pixels (samples, rows, columns) and of taps (channels, rows, columns).
-    pub(super) fn new(axes: [Axis; 2], [channels, h, w]: [usize; 3], pixels: &Cut, taps: &Cut) -> Self {
-        if axes.iter().all(Axis::is_unpadded) {
-            return Self {
-                axes,
-                in_place: true,
-                sample: channels * h * w,
-                channel: h * w,
-                row: w,
-                len: 0,
-                is_sparse: false,
-            };
+    /// For these boxes, or boxes of one, where strides and dilations that are far larger than windows take pixels and
+    /// taps so far apart that most of a patch would be copied for nothing.
+    pub(super) fn new(axes: [Axis; 2], image: [usize; 3], pixels: Cut, taps: Cut) -> Self {
+        let layout = Self::of_boxes(axes, image, pixels, taps);
+        if layout.len <= MOST_SPREAD * pixels.most_points() * taps.most_points() {
+            return layout;
         }
-        let (largest, points) =
-            ([pixels.largest(), taps.largest()], pixels.most_points() * taps.most_points());
+        Self::of_boxes(axes, image, pixels.into_points(), taps.into_points())
+    }
+
+    fn of_boxes(axes: [Axis; 2], image: [usize; 3], pixels: Cut, taps: Cut) -> Self {
+        let [channels, h, row] = image;
+        let (sample, channel) = (channels * h * row, h * row);
+        let in_image = Self { axes, pixels, taps, image, in_place: true, sample, channel, row, len: 0 };
+        if axes.iter().all(Axis::is_unpadded) {
+            return in_image;
+        }
+        let largest = [pixels.largest(), taps.largest()];
         let window = |axis: usize| match (largest[0][axis + 1], largest[1][axis + 1]) {
             (0, _) | (_, 0) => 0,
             (pixels, taps) => axes[axis].window(&(0..pixels), &(0..taps)).1,
@@ -79,7 +75,7 @@ impl PatchLayout {
         let channel = rows.saturating_mul(row);
         let sample = channel.saturating_mul(largest[1][0]);
         let len = sample.saturating_mul(largest[0][0]);
-        Self { axes, in_place: false, sample, channel, row, len, is_sparse: len > MOST_SPREAD * points }
+        Self { in_place: false, sample, channel, row, len, ..in_image }
     }
 
     /// Where sample, channel, row and column of a patch lie from its start.
@@ -120,10 +116,11 @@ impl PatchLayout {
         offsets
     }
 
-    /// The patch that pixels (samples, rows, columns) read with `taps`; its channels count from `first_channel`.
+    /// The patch of `images` that pixels (samples, rows, columns) read with `taps`; its channels count from
+    /// `first_channel`.
     pub(super) fn open<'a>(
         &self,
-        planes: ImageStack<'a>,
+        images: &'a [f32],
         [samples, rows, cols]: [Range<usize>; 3],
         (taps, first_channel): (&TapBox, usize),
         scratch: &'a mut [f32],
@@ -131,19 +128,18 @@ impl PatchLayout {
         let rows = self.axes[0].window(&rows, &taps.rows());
         let cols = self.axes[1].window(&cols, &taps.cols());
         let channels = first_channel + taps.channels().start..first_channel + taps.channels().end;
-        let plane =
-            |sample: usize, channel: usize| (sample * planes.channels + channel) * planes.h * planes.w;
+        let [all_channels, h, w] = self.image;
+        let plane = |sample: usize, channel: usize| (sample * all_channels + channel) * h * w;
         if self.in_place {
             // Unpadded: rows and columns start inside the image.
-            let first = rows.0 as usize * planes.w + cols.0 as usize;
-            return &planes.elements[plane(samples.start, channels.start) + first..];
+            let first = rows.0 as usize * w + cols.0 as usize;
+            return &images[plane(samples.start, channels.start) + first..];
         }
         for (s, sample) in samples.enumerate() {
             for (c, channel) in channels.clone().enumerate() {
-                let start = plane(sample, channel);
-                let image = &planes.elements[start..start + planes.h * planes.w];
+                let image = &images[plane(sample, channel)..][..h * w];
                 let to = &mut scratch[self.offset([s, c, 0, 0])..][..self.channel];
-                copy_padded(image, planes.w, rows, cols, to, self.row);
+                copy_padded(image, w, rows, cols, to, self.row);
             }
         }
         scratch

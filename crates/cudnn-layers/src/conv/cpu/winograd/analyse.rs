@@ -2,8 +2,7 @@
 
 use super::layout::{Images, Problem, Segment, Spectrum};
 use super::minimal::{A, M, Transform};
-use super::pixels::{gather, pixels_len};
-use crate::conv::cpu::split;
+use crate::conv::cpu::{planes::pixels_len, split};
 use std::{marker::PhantomData, ops::Range};
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes, dispatch};
 
@@ -63,7 +62,7 @@ impl<T: Transform<IN, A>, const IN: usize> WithLanes for Analyse<'_, T, IN> {
             let pixel_rows = self.pixel_rows(&segment);
             for block in 0..self.images.blocks() {
                 let (first, planes, len) = self.images.planes(segment.sample, self.group, block, &pixel_rows);
-                gather(lanes, &self.from[first..], planes, len, scratch);
+                planes.gather_pixels(lanes, &self.from[first..], len, scratch);
                 for (index, tile_row) in segment.rows.clone().enumerate() {
                     self.columns(lanes, tile_row, &pixel_rows, scratch, zeros, tall);
                     let tile = self.first_tile + (segment.first + index) * self.problem.cols();

@@ -2,9 +2,8 @@
 
 use super::layout::{CHANNELS, Spectrum};
 use super::minimal::{A, Filter, FilterAdjoint, square};
-use super::pixels::{gather, pixels_len, scatter};
 use crate::conv::ConvOp;
-use crate::conv::cpu::planes::{Signals, store};
+use crate::conv::cpu::planes::{Signals, pixels_len, store};
 use std::ops::Range;
 use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
@@ -97,13 +96,13 @@ impl TransformFilter<'_> {
             ConvOp::Forward => {
                 let start = (first * inputs + channels.start) * TAPS;
                 let filters = Signals { count, stride: inputs * TAPS };
-                gather(lanes, &self.w[start..], filters, channels.len() * TAPS, taps);
+                filters.gather_pixels(lanes, &self.w[start..], channels.len() * TAPS, taps);
                 TAPS * LANES
             }
             _ => {
                 for (channel, taps) in channels.clone().zip(taps.chunks_exact_mut(LANES * LANES)) {
                     let start = (channel * outputs + first) * TAPS;
-                    gather(lanes, &self.w[start..], Signals { count, stride: TAPS }, TAPS, taps);
+                    Signals { count, stride: TAPS }.gather_pixels(lanes, &self.w[start..], TAPS, taps);
                 }
                 LANES * LANES
             }
@@ -142,9 +141,9 @@ impl WithLanes for FilterGradient<'_> {
             }
             let first = self.start + (block * LANES * inputs + channels.start) * TAPS;
             let filters = Signals { count: (outputs - block * LANES).min(LANES), stride: inputs * TAPS };
-            let planes = (first, filters, channels.len() * TAPS);
+            let (place, mode) = ((first, channels.len() * TAPS), (1.0, self.accumulate));
             // SAFETY: tasks transform different parts.
-            unsafe { scatter(lanes, &taps, self.dw, planes, self.accumulate) };
+            unsafe { filters.scatter_pixels(lanes, &taps, self.dw, place, mode) };
         }
     }
 }

@@ -8,7 +8,7 @@ use super::synthesise::{Synthesise, synthesise_scratch};
 use crate::conv::ConvOp;
 use crate::conv::cpu::{Operands, Pass, split};
 use std::ops::Range;
-use tensor::cpu::{Left, SharedMut, block_gemm, dispatch};
+use tensor::cpu::{LANES, Left, SharedMut, block_gemm, dispatch};
 use tensor::{Accumulate, Cpu};
 
 /// Transformed input of a block of tiles: a part of the second-level cache (1 MiB and more per core), through which the
@@ -25,7 +25,8 @@ pub(super) struct Forward {
 
 impl Pass for Forward {
     fn workspace_len(&self, threads: usize) -> usize {
-        self.prepared_len() + threads * self.fused_scratch().next_multiple_of(16)
+        let block = self.inputs(self.block).len() + self.products(self.block, PANEL).len();
+        self.prepared_len() + threads * (block + self.transform_scratch()).next_multiple_of(LANES)
     }
 
     /// The transformed filters of all groups.
@@ -114,10 +115,6 @@ impl Forward {
             part: Part { inputs, outputs, blocks, channels, layout, panel, row },
             to,
         });
-    }
-
-    fn fused_scratch(&self) -> usize {
-        self.inputs(self.block).len() + self.products(self.block, PANEL).len() + self.transform_scratch()
     }
 
     fn fused_block(

@@ -1,7 +1,8 @@
 //! Memory layout of images and their tiles, and of the matrices of every frequency.
 
 use super::minimal::{A, M};
-use crate::conv::{ConvOp, cpu::planes::Signals};
+use crate::conv::ConvOp;
+use crate::conv::cpu::{axis::part, planes::Signals};
 use std::ops::Range;
 use tensor::{ConvGeometry, cpu::LANES};
 
@@ -135,8 +136,7 @@ impl Spectrum {
 
     /// The blocks of a panel.
     pub(super) fn panel_blocks(&self, panel: usize) -> Range<usize> {
-        let start = |panel| panel * self.blocks / self.panels();
-        start(panel)..start(panel + 1)
+        part(self.blocks, self.panels(), panel)
     }
 
     /// The panel that holds a block.

@@ -18,7 +18,6 @@ mod forward;
 mod layout;
 mod minimal;
 mod nonfused;
-mod pixels;
 mod synthesise;
 #[cfg(test)]
 mod tests;

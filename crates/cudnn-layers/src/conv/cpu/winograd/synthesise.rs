@@ -2,7 +2,7 @@
 
 use super::layout::{Problem, Segment, Spectrum};
 use super::minimal::{A, M, Output, square};
-use super::pixels::{pixels_len, scatter};
+use crate::conv::cpu::planes::pixels_len;
 use std::ops::Range;
 use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
@@ -42,14 +42,11 @@ impl WithLanes for Synthesise<'_> {
             let pixel_rows = start..(segment.rows.end * M).min(self.problem.output.h);
             for block in 0..self.layout.panel_blocks(self.panel).len() {
                 self.tiles(lanes, &segment, block, pixels);
-                let planes = self.problem.output.planes(
-                    segment.sample,
-                    self.group,
-                    self.first_block + block,
-                    &pixel_rows,
-                );
+                let (output, block) = (&self.problem.output, self.first_block + block);
+                let (first, planes, len) = output.planes(segment.sample, self.group, block, &pixel_rows);
+                let mode = (1.0, self.accumulate);
                 // SAFETY: tasks write different rows of pixels or different channels.
-                unsafe { scatter(lanes, pixels, self.to, planes, self.accumulate) };
+                unsafe { planes.scatter_pixels(lanes, pixels, self.to, (first, len), mode) };
             }
         }
     }
