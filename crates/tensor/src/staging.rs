@@ -200,9 +200,9 @@ mod tests {
         let seen = [(); 8].map(|()| cursor.take(Format::U8, size_of::<u64>()));
         let mut arena = Arena::on(device, cursor.end()).unwrap();
         keep(device, setting.view(), arena.view_mut(seen[0]));
-        for number in 1..8 {
-            setting.set((number as u64) << 32 | 7).unwrap();
-            keep(device, setting.view(), arena.view_mut(seen[number]));
+        for (number, &seen) in (1u64..).zip(&seen[1..]) {
+            setting.set(number << 32 | 7).unwrap();
+            keep(device, setting.view(), arena.view_mut(seen));
         }
         for (number, seen) in (0..).zip(seen) {
             let expected = if number == 0 { 0 } else { number << 32 | 7 };
@@ -281,8 +281,8 @@ mod tests {
                 let ([], [data, labels]) = arena.lease([], [spans[0], spans[1]]).unwrap();
                 staged.copy_to([(0, data), (LEN * size_of::<f32>(), labels)]).unwrap();
                 empty.send(staged).unwrap();
-                for part in 0..2 {
-                    let ([from], [to]) = arena.lease([spans[part]], [kept[part]]).unwrap();
+                for (from, to) in spans.into_iter().zip(kept) {
+                    let ([from], [to]) = arena.lease([from], [to]).unwrap();
                     keep(device, from, to);
                 }
             }
