@@ -241,6 +241,16 @@ fn a_budget_of_memory_gives_every_kernel_what_is_free_at_its_step() {
         let curve = &report["budget"]["curve"];
         assert_eq!(numbers(curve, "workspace")[0], smallest as f64);
         last_ms = time_ms;
+        let lacks = |report: &Value, kernel: usize| {
+            report["explanation"]["kernels"][kernel]["explanation"]["LacksWorkspace"]["lacking"].as_u64()
+        };
+        let kernels = report["explanation"]["kernels"].as_array().unwrap().len();
+        let least = (0..kernels).filter_map(|kernel| Some((lacks(&report, kernel)?, kernel))).min();
+        assert_eq!(least.is_none(), part == 4);
+        if let Some((lacking, kernel)) = least {
+            assert!(lacks(&at(budget + lacking - 1), kernel).is_some_and(|lacking| lacking > 0));
+            assert_eq!(lacks(&at(budget + lacking), kernel), None, "with what it lacks it is the fastest");
+        }
     }
     let below = format!("--batch 256 --memory-policy keep --device-memory {}", smallest - 1);
     refused(&folder, &recorded(&below), &["--device-memory", "smallest budget", &Bytes(smallest).exact()]);

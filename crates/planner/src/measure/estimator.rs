@@ -80,7 +80,9 @@ impl Estimator {
             usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series))).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         // What was not recorded of the kernel itself does not run on its shape, whatever the samples.
-        near.truncate(if near.first().is_some_and(|(_, id, _)| *id == kernel) { 1 } else { usize::MAX });
+        if near.first().is_some_and(|(_, id, _)| *id == kernel) {
+            near.truncate(1);
+        }
         let mut sources = Sources::new();
         for (farther, (_, id, series)) in near.into_iter().enumerate() {
             for algorithm in series.keys() {

@@ -1,6 +1,7 @@
 //! Snapshots: whole or not at all, and never trusted when read.
 
 mod copied;
+mod modules;
 
 use super::*;
 use crate::planning::{PlanRecord, tests::record};
