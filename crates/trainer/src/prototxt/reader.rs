@@ -134,14 +134,14 @@ impl Scalar for String {
 }
 
 impl Scalar for i64 {
-    const EXPECTED: &'static str = "an integer";
+    const EXPECTED: &'static str = "a decimal integer";
     fn from_value(value: &FieldValue) -> Option<Self> {
         number(value)
     }
 }
 
 impl Scalar for i32 {
-    const EXPECTED: &'static str = "a 32-bit integer";
+    const EXPECTED: &'static str = "a decimal integer of 32 bits";
     fn from_value(value: &FieldValue) -> Option<Self> {
         number(value)
     }
@@ -149,7 +149,7 @@ impl Scalar for i32 {
 
 /// Sizes and counts. Caffe's are 32-bit, too, and its blobs have no more than 2³¹ - 1 elements.
 impl Scalar for usize {
-    const EXPECTED: &'static str = "an integer from 0 to 2147483647";
+    const EXPECTED: &'static str = "a decimal integer from 0 to 2147483647";
     fn from_value(value: &FieldValue) -> Option<Self> {
         i32::from_value(value)?.try_into().ok()
     }
