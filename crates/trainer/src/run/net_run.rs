@@ -23,7 +23,11 @@ impl NetRun {
     ///
     /// # Errors
     /// A plan that lacks a kernel, or was made for another net or device.
+    ///
+    /// # Panics
+    /// If there is not one plan for each net.
     pub fn lay_out(mut nets: Vec<Net>, plans: Vec<Plan>, updates: bool) -> Result<Self, NetError> {
+        assert_eq!(nets.len(), plans.len(), "each net has a plan");
         for (net, plan) in nets.iter_mut().zip(&plans) {
             net.install(plan)?;
         }

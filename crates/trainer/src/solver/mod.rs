@@ -16,6 +16,7 @@ use crate::planning::{self, PlanRecord};
 use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::spec::{NetSource, NetSpec, NetState, SolverSpec};
 use crate::{error::NetError, layers::BuildOptions, net::Net, prototxt, snapshot::SnapshotError, stop::Stop};
+use memory::Action;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use tensor::{Accumulate, TensorType};
@@ -137,8 +138,13 @@ impl Training {
     /// Begins with `run`, in which its nets are laid out with updates.
     ///
     /// # Errors
-    /// The device has not that much memory left.
+    /// They are laid out without updates, or the device has not that much memory left.
     pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
+        if !run.actions(0).iter().any(|action| matches!(action, Action::Update(..))) {
+            return Err(run.nets()[0]
+                .error("it cannot be trained, as it is laid out without updates")
+                .into());
+        }
         let Self { spec, seed, settings } = self;
         let schedules = run.schedules.clone();
         let running = run.start(seed)?;
@@ -187,6 +193,11 @@ impl Solver {
     /// Completed iterations.
     pub fn iteration(&self) -> u64 {
         self.iteration
+    }
+
+    /// What runs its nets: the one that is trained, and behind it those that test.
+    pub fn execution(&self) -> &Execution {
+        &self.running
     }
 
     /// The net that is trained.

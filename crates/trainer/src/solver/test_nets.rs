@@ -28,6 +28,9 @@ impl Solver {
     ///
     /// # Errors
     /// As [`Solver::test_unless`].
+    ///
+    /// # Panics
+    /// There is no such test net.
     pub fn test(&mut self, index: usize) -> Result<Vec<TestOutput>, TrainError> {
         Ok(self.test_unless(index, &Stop::default())?.expect("a stop that is never requested"))
     }
@@ -37,6 +40,9 @@ impl Solver {
     ///
     /// # Errors
     /// What a layer reports of its data.
+    ///
+    /// # Panics
+    /// There is no such test net.
     pub fn test_unless(&mut self, index: usize, stop: &Stop) -> Result<Option<Vec<TestOutput>>, TrainError> {
         let iterations = self.spec.tests[index].iterations;
         let result = self.running.test(index + 1, iterations, stop, |_, _, _| Ok::<_, NetError>(()));
@@ -86,9 +92,15 @@ impl Execution {
     /// [kept](crate::Net::keep_blob); others may have been overwritten by then.
     ///
     /// # Errors
-    /// There is no blob of this name, or as [`Net::check`](crate::Net::check).
+    /// There is no blob of this name, it is gone by then, or as [`Net::check`](crate::Net::check).
     pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>, NetError> {
-        self.values(net, self.nets()[net].blob(name)?)
+        let (of, layout) = (&self.nets()[net], &self.layout().nets[net]);
+        let value = of.blob(name)?;
+        if layout.data(value, layout.end()).len == 0 {
+            let gone = "is gone at the end of an iteration: have it kept before the net is laid out";
+            return Err(of.error(format!("blob '{name}' {gone}")));
+        }
+        self.values(net, value)
     }
 
     /// The outputs of net number `net` after an iteration.

@@ -310,3 +310,19 @@ fn a_loss_that_a_layer_reads_is_an_output_and_one_that_leads_to_another_is_refus
     let error = of("loss_weight: 1").err().unwrap().to_string();
     assert!(error.contains("layer 'loss': a layer that leads to a loss reads this one"), "{error}");
 }
+
+#[test]
+fn what_a_run_was_not_laid_out_for_is_refused() {
+    let device = Device::Cpu(Cpu::new(2));
+    let (training, mut nets) = build(solver(&plain(8), SGD), &device).unwrap();
+    let plan = plan_options(BatchSizePolicy::Undivided, WorkspacePolicy::Wr);
+    let plans = nets.iter_mut().map(|net| Forced::IMPLICIT_GEMM.install(net, &plan)).collect();
+    let error = training.start(NetRun::lay_out(nets, plans, false).unwrap()).err().unwrap().to_string();
+    assert_eq!(error, "net 'net': it cannot be trained, as it is laid out without updates");
+
+    let mut solver = start(solver(&plain(8), SGD));
+    let loss = solver.step().unwrap().loss;
+    assert_eq!(solver.execution().blob(0, "loss").unwrap(), [loss]);
+    let error = solver.execution().blob(0, "conv1").unwrap_err().to_string();
+    assert!(error.starts_with("net 'net': blob 'conv1' is gone at the end of an iteration"), "{error}");
+}
