@@ -9,9 +9,10 @@
 //! It is a facade: the work is done in several crates, re-exported here, each of which knows only those on its right.
 //!
 //! ```text
-//! microbatch ──► trainer ──► cudnn_layers ──► planner
-//!     │                          └──────────► tensor
-//!     └────────► figures ───────────────────► planner
+//! microbatch ──► trainer ──► cudnn_layers ────► planner
+//!     │              │           └────────────► tensor
+//!     │              └─────► memory, files ───► planner
+//!     └────────► figures ──► memory ──────────► planner
 //! ```
 //!
 //! What is here itself is the command: [`args`] (what the user typed, checked), `commands` (what is done),
