@@ -54,7 +54,7 @@ impl Console {
     /// Tells of something that has no effect, on stderr, where it disturbs no reader of the output.
     pub(crate) fn warn(&self, warning: impl Display) {
         if self.warns {
-            complain(&format!("warning: {warning}"));
+            complain(&format!("warning: {}", escaped(warning)));
         }
     }
 }
@@ -75,5 +75,14 @@ pub(crate) fn tell_panics_in_a_sentence() {
 
 /// `text` without line ends.
 pub(crate) fn one_line(text: impl Display) -> String {
-    text.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    escaped(text.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "))
+}
+
+/// `text` with the control characters that names of files may have escaped.
+pub(crate) fn escaped(text: impl Display) -> String {
+    let mut escaped = String::new();
+    for letter in text.to_string().chars() {
+        if letter.is_control() { escaped.extend(letter.escape_debug()) } else { escaped.push(letter) }
+    }
+    escaped
 }

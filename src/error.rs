@@ -4,7 +4,7 @@ use crate::stop;
 use files::database::DatabaseError;
 use std::io;
 use thiserror::Error;
-use trainer::{NetError, TrainError, group::RankError, prototxt, snapshot::SnapshotError};
+use trainer::{NetError, TrainError, data::DataError, group::RankError, prototxt, snapshot::SnapshotError};
 
 /// [`Error::Usage`] with a formatted sentence.
 macro_rules! usage {
@@ -27,6 +27,9 @@ pub enum Error {
     /// A training.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// Images that cannot be read, found or drawn.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// Ranks that do not find each other.
     #[error(transparent)]
     Rank(#[from] RankError),

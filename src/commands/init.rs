@@ -1,7 +1,7 @@
 //! `microbatch init`.
 
 use super::draw::{refused, write};
-use crate::{Console, Error, args::InitArgs, models::read_template, progress};
+use crate::{Console, Error, args::InitArgs, console::escaped, models::read_template, progress};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use tensor::Device;
@@ -52,7 +52,12 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
         recipe.is_grey = recipe.is_tuned;
         fitting(&recipe).map_err(|_| error)
     });
-    let (net, new, built) = made.map_err(|error| not_like(&error.to_string()))?;
+    let (net, new, built) = made.map_err(|error| {
+        let (reason, place) = (error.to_string(), file(FILES[0]).display().to_string());
+        // The line of a file that is not written tells nobody anything.
+        let rest = reason.strip_prefix(&place).and_then(|rest| Some(rest.split_once(": ")?.1));
+        not_like(rest.unwrap_or(&reason))
+    })?;
     let solver = recipe.solver(&survey, (&template, model.as_ref()));
     fs::create_dir_all(&args.folder).map_err(|error| refused(&args.folder, error))?;
     let contents = [&net, &solver, &survey.train.0, &survey.validation.0];
@@ -70,19 +75,19 @@ fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
     let Survey { names, classes, train, validation, unreadable, .. } = survey;
     unreadable.iter().for_each(|reason| console.warn(format!("left out: {reason}")));
     let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    console.text(format!(
+    console.text(escaped(format!(
         "data  {}: {classes} classes{names}, {} images to train and {} to validate with, {} files left out",
         args.data.display(),
         train.1,
         validation.1,
         unreadable.len(),
-    ))?;
+    )))?;
     let [net_file, solver] = [FILES[0], FILES[1]].map(|name| args.folder.join(name));
     let word = |path: &Path| match path.display().to_string() {
         plain if plain.chars().all(|letter| letter.is_alphanumeric() || "/._-".contains(letter)) => plain,
         other => format!("'{}'", other.replace('\'', "'\\''")),
     };
-    console.text(format!("net   {}: like {}, {net}", net_file.display(), args.like.display()))?;
+    console.text(escaped(format!("net   {}: like {}, {net}", net_file.display(), args.like.display())))?;
     let weights = args.weights.iter().map(|file| format!(" --weights {}", word(file))).collect::<String>();
     console.text(format!("next  microbatch train --solver {}{weights}", word(&solver)))
 }
@@ -99,11 +104,10 @@ fn name(folder: &Path) -> String {
 fn look(args: &InitArgs) -> Result<Survey, Error> {
     let bar = progress::bar(0, "reading");
     let source = std::path::absolute(&args.data).map_err(|error| Error::Refused(error.to_string()))?;
-    let survey = Survey::new(&source, (args.validation, args.seed), args.strict, |files| {
+    Ok(Survey::new(&source, (args.validation, args.seed), args.strict, |files| {
         bar.set_length(files as u64);
         bar.inc(1);
-    });
-    survey.map_err(|error| Error::Refused(error.to_string()))
+    })?)
 }
 
 /// The net, which must be one that can be built.

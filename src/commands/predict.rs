@@ -3,11 +3,10 @@
 use super::setup::{Recorded, Request, Session};
 use super::{inputs::refuse, test::check_end};
 use crate::args::{Batch, DEFAULT_SEED, PredictArgs};
-use crate::{Console, Error, models::load_net, report::Header, stop::stop};
+use crate::{Console, Error, console::escaped, models::load_net, report::Header, stop::stop};
 use serde::Serialize;
-use std::fs;
 use std::path::{Path, PathBuf};
-use trainer::data::{ImageRecords, check_images, dimensions, is_image};
+use trainer::data::{ImageRecords, check_images, dimensions, is_image, sorted_entries};
 use trainer::spec::{LayerKind, NetSpec, Phase};
 use trainer::{snapshot::Weights, solver::best_classes};
 
@@ -90,10 +89,11 @@ fn line(Prediction { image, classes }: &Prediction) -> String {
         let name = name.clone().unwrap_or_else(|| class.to_string());
         format!("{name} ({:.1} %)", 100.0 * probability)
     };
-    format!("{image}: {}", classes.iter().map(class).collect::<Vec<_>>().join(", "))
+    escaped(format!("{image}: {}", classes.iter().map(class).collect::<Vec<_>>().join(", ")))
 }
 
-/// The images that are named, and those in folders that are, by name. What `net` cannot read is left out of a folder.
+/// The images that are named, and those in folders that are and in their class folders, by name. What `net` cannot read
+/// is left out of a folder.
 fn images(given: &[PathBuf], net: &NetSpec, console: &Console) -> Result<Vec<PathBuf>, Error> {
     let reading = net.layers.iter().find_map(|layer| match &layer.kind {
         LayerKind::ImageData(reading) => Some(reading),
@@ -107,10 +107,11 @@ fn images(given: &[PathBuf], net: &NetSpec, console: &Console) -> Result<Vec<Pat
             images.push(path.clone());
             continue;
         }
-        let entries = fs::read_dir(path).map_err(|error| refused(error.to_string()))?;
-        let mut inside: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(|path| is_image(path)).collect();
-        inside.sort();
+        let mut inside = Vec::new();
+        for entry in sorted_entries(path)? {
+            if entry.is_dir() { inside.extend(sorted_entries(&entry)?) } else { inside.push(entry) }
+        }
+        inside.retain(|path| is_image(path));
         let mut checked = check_images(&inside, reading).into_iter();
         let left_out = |error| console.warn(format!("left out: {error}"));
         inside.retain(|_| checked.next().is_some_and(|checked| checked.map_err(left_out).is_ok()));

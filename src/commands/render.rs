@@ -10,7 +10,7 @@ pub(super) fn render(args: &RenderArgs) -> Result<(), Error> {
     let bar = progress::bar(images as u64, "drawing");
     let drawn = draw(&Rendering { classes, per_class, size, seed }, &args.out, || bar.inc(1));
     drop(bar);
-    drawn.map_err(|error| Error::Refused(error.to_string()))?;
+    drawn?;
     let out = args.out.display();
     Console::new(false).text(format!("{out}: {images} images of {size}x{size} pixels, {classes} classes"))
 }

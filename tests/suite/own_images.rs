@@ -136,6 +136,17 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
         ["disc-plain (", "square-stripes (", "triangle-fine ("].iter().all(|class| first.contains(class)),
         "{first}"
     );
+    // The folder of class folders that it was trained on, and names that would break the line.
+    folder.write("pictures/disc-plain/.hidden.png", "no image");
+    folder.write("pictures/triangle-fine/a\nb.png", folder.read("pictures/triangle-fine/00000.png"));
+    let images = folder.succeed(&predict.replace("/disc-plain", "")).matches("\npictures/").count();
+    let files = |class: &str| fs::read_dir(folder.path(&format!("pictures/{class}"))).unwrap().count();
+    let all: usize = ["disc-plain", "square-stripes", "triangle-fine"].map(files).iter().sum();
+    assert_eq!(images, all - 2, "neither the hidden file nor the notes");
+    let said = folder.succeed(&predict.replace("/disc-plain", "/triangle-fine"));
+    assert!(said.contains("\npictures/triangle-fine/a\\nb.png: "), "{said}");
+    fs::remove_file(folder.path("pictures/disc-plain/.hidden.png")).unwrap();
+    fs::remove_file(folder.path("pictures/triangle-fine/a\nb.png")).unwrap();
     // An image that goes bad later stops a training.
     folder.write("pictures/disc-plain/00000.png", "no image");
     folder.write("pictures/disc-plain/00001.png", "no image");

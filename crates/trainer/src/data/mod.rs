@@ -43,8 +43,7 @@ pub use render::{MOST_CLASSES, Rendering, render};
 pub use survey::Survey;
 pub use synthetic::Synthetic;
 pub use transform::{Transform, TransformScratch};
-use unpack::sorted_entries;
-pub use unpack::{open_unpacked, unpacked};
+pub use unpack::{open_unpacked, sorted_entries, unpacked};
 
 /// One labelled image, as read: bytes, not yet transformed.
 ///

@@ -24,7 +24,10 @@ pub fn unpacked<R: BufRead + Send + 'static>(mut packed: R) -> io::Result<Box<dy
 }
 
 /// The entries of a folder in the order of their names, without hidden ones.
-pub(super) fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let entries = fs::read_dir(folder).map_err(DataError::read(folder))?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
     let mut paths = paths.map_err(DataError::read(folder))?;
