@@ -56,6 +56,8 @@ fn a_log_begins_with_its_manifest_and_has_all_that_is_said() {
         complained.contains("log.jsonl is the log of another training already; only a resumed one"),
         "{complained}"
     );
+    let measured = folder.run(&format!("{TRAIN} --log measured"));
+    assert_refused(&measured, 1, &["cannot write measured: is a directory"], "a folder is no log");
 }
 
 /// The lines of what is done again are not there twice, one that was cut by a kill goes, and one that was not written

@@ -97,3 +97,15 @@ fn weights_are_where_a_training_begins_but_not_where_it_resumes() {
     assert!(!said.contains("copied") && said.contains("\nIteration 3, loss = "), "{said}");
     assert!(!said.contains("\nIteration 2, loss = "), "{said}");
 }
+
+#[test]
+fn a_training_of_frozen_layers_alone_is_warned_of() {
+    let folder = Folder::new();
+    for layer in ["conv1", "conv2", "ip"] {
+        let top = format!("top: \"{layer}\"\n");
+        folder.change_net(&top, &top.replace('\n', " param { lr_mult: 0 } param { lr_mult: 0 }\n"));
+    }
+    let output = folder.run(&format!("{TRAIN} --no-snapshot --max-iter 1"));
+    let warning = "warning: every parameter of the net has lr_mult 0: nothing is trained\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), warning));
+}
