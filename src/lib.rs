@@ -66,7 +66,8 @@ use console::Console;
 pub use error::Error;
 
 use clap::Parser;
-use std::{io::ErrorKind, process::ExitCode};
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
 
 /// The whole `microbatch` command: reads the command line, does what it says, and tells how it went.
 ///
@@ -99,9 +100,11 @@ fn finish(result: Result<(), Error>) -> ExitCode {
 fn refuse(error: &clap::Error) -> ExitCode {
     if error.kind() == clap::error::ErrorKind::ValueValidation {
         console::complain(error.to_string().lines().next().unwrap_or_default());
-    } else {
-        // A closed stdout or stderr is no reason to fail harder.
-        let _ = error.print();
+    } else if let Err(unwritten) = error.print().and_then(|()| io::stdout().flush())
+        && !error.use_stderr()
+    {
+        // Help, or the version: there was nothing else to do.
+        return finish(Err(unwritten.into()));
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -1,7 +1,7 @@
 //! One's own images, and images that are drawn.
 
 use super::DEFAULT_SEED;
-use super::values::{count, part};
+use super::values::{count, part, seed};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trainer::data::MOST_CLASSES;
@@ -34,7 +34,7 @@ pub struct InitArgs {
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "30", value_parser = count::<100_000>)]
     pub epochs: usize,
     /// Seed of the split and of the training
-    #[arg(long, allow_negative_numbers = true, value_name = "SEED", default_value_t = DEFAULT_SEED)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", value_parser = seed, default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     /// Refuse images that cannot be read, instead of leaving them out
     #[arg(long)]
@@ -64,6 +64,6 @@ pub struct RenderArgs {
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
     /// Seed: the same one draws the same images on every machine
-    #[arg(long, allow_negative_numbers = true, value_name = "SEED", default_value_t = DEFAULT_SEED)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", value_parser = seed, default_value_t = DEFAULT_SEED)]
     pub seed: u64,
 }

@@ -27,7 +27,7 @@ use planner::{BatchSizePolicy, ConvOp, Math};
 use std::path::PathBuf;
 use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::Phase;
-use values::{batch, convexity, count, drawing, image_shape, link, one_of, op, positive, threads};
+use values::{batch, convexity, count, drawing, image_shape, link, one_of, op, positive, seed, threads};
 
 /// The command line of `microbatch`.
 #[derive(Debug, Parser)]
@@ -65,7 +65,7 @@ pub enum Command {
         #[arg(value_name = "LOG", required = true)]
         logs: Vec<PathBuf>,
         /// The drawing: .svg or .png
-        #[arg(long, value_name = "FILE", value_parser = drawing)]
+        #[arg(long, value_name = "FILE", value_parser = drawing())]
         out: PathBuf,
         /// Over the seconds that iterations took, instead of their number
         #[arg(long)]
@@ -109,8 +109,8 @@ pub enum Command {
     },
     /// Print the manual page
     Man {
-        /// Of this subcommand
-        command: Option<String>,
+        /// Of this subcommand, such as plan or data render
+        command: Vec<String>,
     },
 }
 
@@ -184,7 +184,7 @@ pub struct TimeArgs {
     #[command(flatten)]
     pub planning: PlanningArgs,
     /// Seed of everything random
-    #[arg(long, allow_negative_numbers = true, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", value_parser = seed, help_heading = "Run", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -198,7 +198,7 @@ pub struct TimeArgs {
     #[arg(long)]
     pub compare: bool,
     /// Draw what every kernel took, and would take undivided, into this file: .svg or .png
-    #[arg(long, value_name = "FILE", value_parser = drawing)]
+    #[arg(long, value_name = "FILE", value_parser = drawing())]
     pub plot: Option<PathBuf>,
 }
 
@@ -235,7 +235,7 @@ pub struct PlanArgs {
     pub list: bool,
     /// Draw what every kernel would take, undivided and as planned (with --gpus: images/s by their number), into this
     /// file: .svg or .png
-    #[arg(long, value_name = "FILE", value_parser = drawing, help_heading = "Planning")]
+    #[arg(long, value_name = "FILE", value_parser = drawing(), help_heading = "Planning")]
     pub plot: Option<PathBuf>,
     /// Predict images/s of up to N GPUs, each with this mini-batch
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = count::<65_536>, help_heading = "Several GPUs", conflicts_with = "ShapeArgs")]

@@ -1,6 +1,6 @@
 //! Training a net, and what is done with its weights.
 
-use super::values::{ImageShape, count, image_shape, positive};
+use super::values::{ImageShape, count, image_shape, positive, seed};
 use super::{DEFAULT_SEED, PlanningArgs, RunArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub planning: PlanningArgs,
     /// Seed of everything random
-    #[arg(long, allow_negative_numbers = true, value_name = "SEED", help_heading = "Run")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", value_parser = seed, help_heading = "Run")]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -98,7 +98,7 @@ pub struct TestArgs {
     #[command(flatten)]
     pub planning: PlanningArgs,
     /// Seed of everything random
-    #[arg(long, allow_negative_numbers = true, value_name = "SEED", help_heading = "Run", default_value_t = DEFAULT_SEED)]
+    #[arg(long, allow_negative_numbers = true, value_name = "SEED", value_parser = seed, help_heading = "Run", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     #[command(flatten)]
     pub(crate) run: RunArgs,

@@ -1,8 +1,8 @@
 //! Reading the values of options.
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use planner::{Bytes, ConvOp};
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::{ffi::OsStr, path::PathBuf, str::FromStr};
 use tensor::Cpu;
 
 /// Channels, height and width of an image, if given.
@@ -87,13 +87,17 @@ pub(super) fn threads(text: &str) -> Result<usize, String> {
     number(text, &format!("a whole number from 1 to {most}"), |threads| (1..=most).contains(threads))
 }
 
+/// A seed.
+pub(super) fn seed(text: &str) -> Result<u64, String> {
+    number(text, &format!("a whole number from 0 to {}", u64::MAX), |_| true)
+}
+
 /// A file to draw into.
-pub(super) fn drawing(text: &str) -> Result<PathBuf, String> {
-    let ending = Path::new(text).extension().and_then(|ending| ending.to_str());
-    match ending {
-        Some("svg" | "png") => Ok(PathBuf::from(text)),
-        _ => Err("its name must end in .svg or .png".to_owned()),
-    }
+pub(super) fn drawing() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|file| match file.extension().and_then(OsStr::to_str) {
+        Some("svg" | "png") => Ok(file),
+        _ => Err("its name must end in .svg or .png"),
+    })
 }
 
 /// An accuracy class.

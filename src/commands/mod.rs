@@ -50,6 +50,6 @@ pub(crate) fn run(command: Command) -> Result<(), Error> {
         Command::Devices { json } => devices::devices(json),
         Command::Model { depth, .. } => model::vgg(depth),
         Command::Completions { shell } => shell::completions(shell),
-        Command::Man { command } => shell::man(command.as_deref()),
+        Command::Man { command } => shell::man(&command),
     }
 }

@@ -12,19 +12,14 @@ pub(super) fn completions(shell: Shell) -> Result<(), Error> {
     print(&script)
 }
 
-/// Prints the manual page of the command, or of one of its subcommands.
-pub(super) fn man(subcommand: Option<&str>) -> Result<(), Error> {
+/// Prints the manual page of the command, or of the subcommand of this name.
+pub(super) fn man(names: &[String]) -> Result<(), Error> {
     let (mut command, mut page) = (Cli::command().bin_name("microbatch"), Vec::new());
     command.build();
-    let command = match subcommand {
-        Some(name) => {
-            let found = command.find_subcommand(name);
-            let found = found.ok_or_else(|| usage!("there is no subcommand {name:?}"))?.clone();
-            found.display_name(format!("microbatch-{name}"))
-        }
-        None => command,
-    };
-    clap_mangen::Man::new(command).render(&mut page)?;
+    let named = names.iter().try_fold(&command, |command, name| command.find_subcommand(name));
+    let named = named.ok_or_else(|| usage!("there is no subcommand {:?}", names.join(" ")))?.clone();
+    let source = concat!("microbatch ", env!("CARGO_PKG_VERSION"));
+    clap_mangen::Man::new(named).source(source).render(&mut page)?;
     print(&page)
 }
 

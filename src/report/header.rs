@@ -94,9 +94,10 @@ pub(crate) struct DataReport {
 impl NetReport {
     /// Describes `net`, which was built from `spec`, on `synthetic` images if there are some.
     pub(crate) fn new(spec: &NetSpec, net: &mut Net, synthetic: Option<SyntheticData>) -> Self {
+        let file = shown(&spec.file);
         Self {
-            name: net.name().to_owned(),
-            file: shown(&spec.file),
+            name: Some(net.name()).filter(|name| !name.is_empty()).unwrap_or(&file).to_owned(),
+            file,
             phase: net.phase().to_string(),
             layers: net.graph().nodes.len(),
             parameters: net.learned(),

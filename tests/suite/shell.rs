@@ -24,5 +24,17 @@ fn the_manual_has_a_page_for_the_command_and_for_each_subcommand() {
         let page = folder.succeed(&format!("man {command}"));
         assert!(page.contains(&format!(".TH microbatch-{command} 1")) && page.contains(part), "{page}");
     }
+    let page = folder.succeed("man data render");
+    assert!(page.contains(".TH microbatch-data-render 1  \"microbatch 0."), "{page}");
     assert_refused(&folder.run("man brew"), 2, &["\"brew\""], "no such subcommand");
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let folder = Folder::new();
+    for arguments in ["--help", "--version", "plan --help"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = folder.command(arguments).stdout(full).output().unwrap();
+        assert_refused(&output, 1, &["cannot write to standard output"], arguments);
+    }
 }
