@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::tables::{RecordedDevice, Shipped};
+use figures::counted;
 use serde::Serialize;
 use std::fmt;
 use tensor::{AxisOrder, Cpu, Device, ElementType, Format, cuda};
@@ -68,12 +69,11 @@ fn open_gpu(ordinal: usize, tf32: bool, format: Format) -> Result<Device, Error>
     let mut cuda = gpus.open(ordinal).map_err(trainer::NetError::from)?;
     (cuda.tf32, cuda.format) = (tf32, format);
     let [major, minor] = cuda.info().compute_capability;
-    if format.dtype == ElementType::Bf16 && major < 8 {
-        return Err(usage!(
-            "--dtype bf16 needs a GPU of compute capability 8.0, and {} has {major}.{minor}",
-            cuda.info().name
-        ));
-    }
+    refuse_if!(
+        format.dtype == ElementType::Bf16 && major < 8,
+        "--dtype bf16 needs a GPU of compute capability 8.0, and {} has {major}.{minor}",
+        cuda.info().name
+    );
     Ok(Device::Cuda(cuda))
 }
 
@@ -95,11 +95,10 @@ fn ordinal(name: &str) -> Result<Option<usize>, Error> {
             Shipped::names()
         )
     };
-    if RecordedDevice::named(name).is_some() {
-        return Err(usage!(
-            "--device {name:?} is a table of measurements: `microbatch plan` and `figures` read it, nothing runs on it"
-        ));
-    }
+    refuse_if!(
+        RecordedDevice::named(name).is_some(),
+        "--device {name:?} is a table of measurements: `microbatch plan` and `figures` read it, nothing runs on it"
+    );
     match name {
         "auto" | "cpu" => Ok(None),
         "cuda" => Ok(Some(0)),
@@ -158,8 +157,7 @@ impl fmt::Display for DeviceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu { id, name, threads, instructions, no_gpu } => {
-                let plural = if *threads == 1 { "" } else { "s" };
-                write!(f, "{id}: {name}, {threads} thread{plural}, {instructions}")?;
+                write!(f, "{id}: {name}, {}, {instructions}", counted(*threads, "thread"))?;
                 no_gpu.iter().try_for_each(|reason| write!(f, "\n              no GPU: {reason}"))
             }
             Self::Cuda { id, name, versions, math, format } => {

@@ -11,6 +11,11 @@ macro_rules! usage {
     ($($sentence:tt)*) => { $crate::Error::Usage(format!($($sentence)*)) };
 }
 
+/// Returns [`Error::Usage`] with a formatted sentence where a condition is met.
+macro_rules! refuse_if {
+    ($is_met:expr, $($sentence:tt)*) => { if $is_met { return Err(usage!($($sentence)*)); } };
+}
+
 /// Why a command failed; prints as one sentence.
 #[derive(Debug, Error)]
 #[non_exhaustive]

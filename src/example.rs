@@ -1,8 +1,8 @@
 //! The examples: the command with one model of `models/` and defaults that suit the device.
 
 use crate::args::{ImageShape, NetArgs, PlanArgs, RunArgs, TimeArgs, TrainArgs};
-use crate::{Error, commands, console::tell_panics_in_a_sentence, finish, refuse};
-use clap::{CommandFactory, FromArgMatches, Parser};
+use crate::{Error, commands, start};
+use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
 /// One model, and what its example does unless it is told otherwise.
@@ -30,12 +30,7 @@ enum ExampleCommand {
 impl Example {
     /// Reads the command line and does what it says; the exit code is that of [`crate::main`].
     pub fn main(self) -> ExitCode {
-        tell_panics_in_a_sentence();
-        let matches = ExampleCommand::command().name(self.name).try_get_matches();
-        match matches.and_then(|matches| ExampleCommand::from_arg_matches(&matches)) {
-            Ok(command) => finish(self.run(command)),
-            Err(error) => refuse(&error),
-        }
+        start(ExampleCommand::command().name(self.name), |command| self.run(command))
     }
 
     fn run(self, command: ExampleCommand) -> Result<(), Error> {

@@ -65,7 +65,7 @@ mod tables;
 use console::Console;
 pub use error::Error;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -75,9 +75,14 @@ use std::process::ExitCode;
 /// plus the signal's number for what a signal has stopped; each error is one sentence on stderr. A closed output is no
 /// failure, but for a training, which has more to write than that.
 pub fn main() -> ExitCode {
+    start(args::Cli::command(), |cli: args::Cli| commands::run(cli.command))
+}
+
+/// Reads the command line as `command` says, and does with it what `run` does.
+fn start<C: FromArgMatches>(command: clap::Command, run: impl FnOnce(C) -> Result<(), Error>) -> ExitCode {
     console::tell_panics_in_a_sentence();
-    match args::Cli::try_parse() {
-        Ok(cli) => finish(commands::run(cli.command)),
+    match command.try_get_matches().and_then(|matches| C::from_arg_matches(&matches)) {
+        Ok(read) => finish(run(read)),
         Err(error) => refuse(&error),
     }
 }

@@ -42,9 +42,8 @@ impl MeasuringArgs {
             if self.no_database { Some("none".into()) } else { self.database.clone().or(of_variable) };
         let database = Database::named(named.as_deref(), environment.measurements.clone());
         let database = database.map_err(Error::Usage)?;
-        if self.offline && database.is_none() {
-            return Err(usage!("--offline needs a database to plan from, and there is none"));
-        }
+        let knows_nothing = self.offline && database.is_none();
+        refuse_if!(knows_nothing, "--offline needs a database to plan from, and there is none");
         Ok(Records { database, offline: self.offline, benchmark_devices: Vec::new() })
     }
 
@@ -64,19 +63,16 @@ impl MeasuringArgs {
             }
             (Device::Cuda(own), typed) => match typed.clone().or(of_variable) {
                 None => Vec::new(),
-                Some(gpus) => ordinals(&gpus, own.info().ordinal)?,
+                Some(gpus) => {
+                    let present = probe().map_err(|absent| usage!("{absent}"))?;
+                    let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
+                    let ordinals = gpus.ordinals(&models, own.info().ordinal);
+                    ordinals.map_err(|reason| usage!("--benchmark-devices {gpus}: {reason}"))?
+                }
             },
         };
         Ok(Records { benchmark_devices, ..records })
     }
-}
-
-/// The numbers of `gpus` on this machine, which measure for the GPU `own`.
-fn ordinals(gpus: &BenchmarkDevices, own: usize) -> Result<Vec<usize>, Error> {
-    let present = probe().map_err(|absent| usage!("{absent}"))?;
-    let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
-    let ordinals = gpus.ordinals(&models, own);
-    ordinals.map_err(|reason| usage!("--benchmark-devices {gpus}: {reason}"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::environment::{Environment, LIMIT, POLICY, TOTAL};
 use super::measuring::MeasuringArgs;
-use super::values::{exact, max_error};
+use super::values::max_error;
 use crate::Error;
 use clap::Args;
 use memory::policy::MemoryPolicy;
@@ -74,19 +74,23 @@ impl PlanningArgs {
         let workspace_policy = self.workspace_policy()?.unwrap_or(defaults.workspace_policy);
         // A limit and a solver have a meaning under their own policy only.
         let kept = recorded.filter(|options| options.workspace_policy == workspace_policy);
-        let (kept_limit, kept_solver) =
-            (kept.map(|options| options.limit), kept.map(|options| options.wd_solver));
         let batch_size_policy = match self.policy {
             None => self.measuring.environment.get(POLICY)?,
             typed => typed,
         };
+        if let Some(solver) = self.wd_solver.filter(|_| workspace_policy != WorkspacePolicy::Wd) {
+            return Err(usage!(
+                "--wd-solver {solver} has no effect under the workspace policy {workspace_policy}; it belongs to wd"
+            ));
+        }
+        let limit = self.limit(workspace_policy, kept.map(|options| options.limit))?;
         Ok(PlanOptions {
             batch_size_policy: batch_size_policy.unwrap_or(defaults.batch_size_policy),
             workspace_policy,
-            limit: self.limit(workspace_policy, kept_limit)?.unwrap_or(fresh.limit),
+            limit: limit.unwrap_or(fresh.limit),
             max_error: self.max_error.or(defaults.max_error),
             deterministic_only: self.deterministic || defaults.deterministic_only,
-            wd_solver: self.wd_solver(workspace_policy)?.or(kept_solver).unwrap_or_default(),
+            wd_solver: self.wd_solver.or(kept.map(|options| options.wd_solver)).unwrap_or_default(),
         })
     }
 
@@ -104,23 +108,24 @@ impl PlanningArgs {
     /// The limit that is chosen under `policy`, else the one that was `kept` from before.
     fn limit(&self, policy: WorkspacePolicy, kept: Option<Bytes>) -> Result<Option<Bytes>, Error> {
         use WorkspacePolicy::{Wd, Wr};
-        let useless = match policy {
-            Wr => self.total_workspace.map(|size| {
-                ("--total-workspace", size, "--workspace-limit limits each kernel, wd and ws take a total")
-            }),
-            Wd => self
-                .workspace_limit
-                .map(|size| ("--workspace-limit", size, "--total-workspace is what wd divides")),
-            _ => None,
+        let useless = |option: &str, size: Bytes, instead: &str| {
+            // As a user would type it back.
+            let size = size.exact().replace(' ', "");
+            usage!("{option} {size} has no effect under the workspace policy {policy}; {instead}")
         };
-        if let Some((option, size, instead)) = useless {
-            let size = exact(size);
-            return Err(usage!(
-                "{option} {size} has no effect under the workspace policy {policy}; {instead}"
-            ));
-        }
-        if let typed @ Some(_) = self.workspace_limit.or(self.total_workspace).or(self.device_memory) {
-            return Ok(typed);
+        match (policy, self.total_workspace, self.workspace_limit) {
+            (Wr, Some(total), _) => {
+                let instead = "--workspace-limit limits each kernel, wd and ws take a total";
+                return Err(useless("--total-workspace", total, instead));
+            }
+            (Wd, _, Some(limit)) => {
+                return Err(useless("--workspace-limit", limit, "--total-workspace is what wd divides"));
+            }
+            (_, total, limit) => {
+                if let typed @ Some(_) = limit.or(total).or(self.device_memory) {
+                    return Ok(typed);
+                }
+            }
         }
         let environment = &self.measuring.environment;
         let total = if policy == Wr { None } else { total_of(environment)? };
@@ -130,15 +135,6 @@ impl PlanningArgs {
                 Err(usage!("--workspace-policy wd needs --total-workspace SIZE, the total it divides"))
             }
             limit => Ok(limit),
-        }
-    }
-
-    fn wd_solver(&self, policy: WorkspacePolicy) -> Result<Option<WdSolver>, Error> {
-        match self.wd_solver {
-            Some(solver) if policy != WorkspacePolicy::Wd => Err(usage!(
-                "--wd-solver {solver} has no effect under the workspace policy {policy}; it belongs to wd"
-            )),
-            solver => Ok(solver),
         }
     }
 }

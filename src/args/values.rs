@@ -1,7 +1,7 @@
 //! Reading the values of options.
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use planner::{Bytes, ConvOp};
+use planner::ConvOp;
 use std::{ffi::OsStr, path::PathBuf, str::FromStr};
 use tensor::Cpu;
 
@@ -62,18 +62,9 @@ pub(super) fn link(text: &str) -> Result<Link, String> {
     }
 }
 
-/// A number from 0.
+/// A number from 0, which may be -0.
 pub(super) fn convexity(text: &str) -> Result<f64, String> {
-    if text.parse() == Ok(0.0) {
-        Ok(0.0)
-    } else {
-        positive(text).map_err(|_| "it must be a number from 0".to_owned())
-    }
-}
-
-/// A size as a user would type it back.
-pub(super) fn exact(size: Bytes) -> String {
-    size.exact().replace(' ', "")
+    number(text, "a number from 0", |&number: &f64| number.is_finite() && number >= 0.0).map(f64::abs)
 }
 
 /// A whole number from 1 to `MOST`.

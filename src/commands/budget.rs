@@ -7,7 +7,7 @@ use figures::{BudgetReport, ScheduleReport};
 use memory::policy::{BelowFloor, MemoryPolicy};
 use memory::{Action, ArenaLayout, Outline, Room};
 use planner::{Bytes, ConvOp, Explanation, Fronts, Kernel, Plan, PlanOptions};
-use trainer::{Net, planning::Rates};
+use trainer::Net;
 
 /// A budget, and what it leaves to the kernels of a net.
 pub(super) struct Budget<'k> {
@@ -110,24 +110,13 @@ impl Goal {
         let plan = origin.plan(kernels, Some(&limits), options)?;
         let mut report = ScheduleReport::new(policy.to_string(), [budget, base], outline, &planned);
         report.unlimited_ms = costs.unlimited_ms(outline);
-        report.estimate = (!origin.planning.measures_layers()).then(|| described(rates));
+        if !origin.planning.measures_layers() {
+            let [memory, copies] = [rates.memory, rates.copies].map(|rate| rate / 1e6);
+            report.estimate = Some(format!(
+                "estimated, as there is no device to measure layers and copies on: {memory:.0} GB/s for passes without \
+                 kernels, {copies:.0} GB/s for copies each way"
+            ));
+        }
         Ok((plan, planned.actions, report))
     }
-}
-
-fn described(rates: Rates) -> String {
-    let [memory, copies] = [rates.memory, rates.copies].map(|rate| rate / 1e6);
-    format!(
-        "estimated, as there is no device to measure layers and copies on: {memory:.0} GB/s for passes without kernels, \
-         {copies:.0} GB/s for copies each way"
-    )
-}
-
-/// Makes sure that a plan keeps the budget that it was made for.
-pub(super) fn check(net: &str, arena: Bytes, budget: Bytes) -> Result<(), Error> {
-    if arena <= budget {
-        return Ok(());
-    }
-    let message = format!("its arena takes {arena}, more than the {budget} that it was planned for");
-    Err(Error::Refused(format!("net '{net}': {message}")))
 }

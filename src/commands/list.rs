@@ -8,7 +8,6 @@ use planner::{KernelId, Measurement};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lists the kernels that were recorded of the device that `args` names.
 pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
     let Some(device) = RecordedDevice::named(&args.run.device) else {
         let names = Shipped::names();

@@ -2,8 +2,9 @@
 
 use super::inputs::{net_kernels, refuse};
 use crate::args::{MeasuringArgs, PlanningArgs, RunArgs};
+use crate::report::{Header, Subject, shown};
 use crate::tables::{RecordedDevice, is_of_gpu, words};
-use crate::{Console, Error, device::DeviceReport, progress, report::shown, stop::stop};
+use crate::{Console, Error, device::DeviceReport, progress, stop::stop};
 use cudnn_layers::conv::{ProfileOptions, format};
 use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
@@ -68,9 +69,18 @@ impl Origin {
         Ok(Self { recorded, estimator, ..Self::new(device, Planning::recorded(table), run.math) })
     }
 
-    /// The device, where there is one.
-    pub(super) fn report(&self) -> Option<DeviceReport> {
-        self.recorded.is_none().then(|| DeviceReport::new(&self.device))
+    /// The first lines of what `command` reports, with `warnings` and `notes`.
+    pub(super) fn header(
+        &self,
+        command: &'static str,
+        subject: Subject,
+        [warnings, notes]: [Vec<String>; 2],
+    ) -> Header {
+        let (device, recorded) = match &self.recorded {
+            Some(recorded) => (None, Some(recorded.clone())),
+            None => (Some(DeviceReport::new(&self.device)), None),
+        };
+        Header { command, device, recorded, subject, warnings, notes }
     }
 
     /// Whether the plan is for a GPU: this machine's, or that of a table.

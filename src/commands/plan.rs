@@ -15,7 +15,7 @@ use figures::{
     ScalingReport, ScheduleReport, layer_table,
 };
 use memory::{Action, LayerMemory, Outline};
-use planner::{Bytes, ConvOp, Kernel, Math, Plan, PlannedKernel};
+use planner::{Bytes, ConvOp, Kernel, Math, PlannedKernel};
 use serde::Serialize;
 use tensor::Format;
 use trainer::{host::check_memory, spec::Phase};
@@ -85,14 +85,8 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
             (Some(memory), run.nets()[0].layer_memory())
         }
     };
-    let origin = session.origin;
-    let Planned { plans, budget, schedule, .. } = planned;
-    let report = report(args, header, &origin, (&plans[0], budget))?;
-    let explanation = match &schedule {
-        Some(_) => report.explanation.map(ExplainReport::in_schedule),
-        None => report.explanation,
-    };
-    let report = Report { explanation, memory, schedule, batches, scaling, ..report };
+    let report = report(args, header, &session.origin, planned)?;
+    let report = Report { memory, layer_memory, outline, batches, scaling, ..report };
     if let Some(file) = &args.trace {
         let other = if phase == Phase::Train { " (--memory-policy joint plans all the same)" } else { "" };
         let schedule = report.schedule.as_ref();
@@ -100,12 +94,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
             .ok_or_else(|| usage!("--trace has no effect here: everything stays on the device{other}"))?;
         write_trace(file, &schedule.actions)?;
     }
-    print(args, &report, console)?;
-    console.text(format!(
-        "\nMemory by layer, before buffers share their places:\n{}",
-        layer_table(&layer_memory)
-    ))?;
-    console.object(&Report { layer_memory, outline, ..report })
+    print(args, &report, console)
 }
 
 /// What several GPUs bring that run a plan.
@@ -144,9 +133,7 @@ fn scaling(
         None => (0..outline.nodes.len()).map(|node| pass_ms(node, 0)).sum::<f64>() + costs.update_ms,
     };
     session.nets.insert(0, net);
-    if rest_ms + backward_ms <= 0.0 {
-        return Err(usage!("--gpus: this net computes nothing"));
-    }
+    refuse_if!(rest_ms + backward_ms <= 0.0, "--gpus: this net computes nothing");
     Ok(ScalingReport::new(link, gpus, &backward, (rest_ms, samples)))
 }
 
@@ -170,23 +157,15 @@ fn plan_shapes(
         check_memory(&origin.device, [largest(&kernels), Bytes::ZERO], None)?;
     }
     let shapes = ShapesReport { source, convolutions: convolutions.len(), kernels: kernels.len() };
-    let header = Header {
-        command: "plan",
-        device: origin.report(),
-        recorded: origin.recorded.clone(),
-        subject: Subject::Shapes(shapes),
-        warnings: Vec::new(),
-        notes: Vec::new(),
-    };
+    let header = origin.header("plan", Subject::Shapes(shapes), [Vec::new(), Vec::new()]);
     console.text(&header)?;
     origin.profile(&kernels, &options, console)?;
-    let plan = origin.plan(&kernels, None, &options)?;
+    let plans = vec![origin.plan(&kernels, None, &options)?];
     if args.planning.verify {
-        verify(&origin.device, std::slice::from_ref(&plan), console)?;
+        verify(&origin.device, &plans, console)?;
     }
-    let report = report(args, header, &origin, (&plan, None))?;
-    print(args, &report, console)?;
-    console.object(&report)
+    let planned = Planned { plans, ..Planned::default() };
+    print(args, &report(args, header, &origin, planned)?, console)
 }
 
 /// The convolutions that are given instead of a net, and where they stand; all at `batch`, if that is given.
@@ -237,27 +216,26 @@ pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
     kernels.iter().map(bytes).max().unwrap_or_default()
 }
 
-fn report(
-    args: &PlanArgs,
-    header: Header,
-    origin: &Origin,
-    (plan, budget): (&Plan, Option<BudgetReport>),
-) -> Result<Report, Error> {
-    let explanation = args.explain.then(|| ExplainReport::new(plan, &origin.planning.table));
+/// What there is to say of a plan, wherever its convolutions come from.
+fn report(args: &PlanArgs, header: Header, origin: &Origin, planned: Planned) -> Result<Report, Error> {
+    let Planned { plans, budget, schedule, .. } = planned;
+    let explanation = args.explain.then(|| ExplainReport::new(&plans[0], &origin.planning.table));
     let explanation = explanation.transpose().map_err(trainer::NetError::from)?;
+    // With a budget it is about that: no one limit is behind the plan.
+    let explanation = explanation.map(|explanation| match (&budget, &schedule) {
+        (Some(budget), _) => explanation.in_budget(budget),
+        (None, Some(_)) => explanation.in_schedule(),
+        (None, None) => explanation,
+    });
     Ok(Report {
         header,
         profiling: origin.profiling.clone(),
         estimate: origin.estimate,
         planning_ms: origin.planning.planning.as_secs_f64() * 1e3,
-        plan: PlanReport { prediction: origin.recorded.is_some(), ..PlanReport::new(plan, &[]) },
-        // With a budget it is about that: no one limit is behind the plan.
-        explanation: match &budget {
-            Some(budget) => explanation.map(|explanation| explanation.in_budget(budget)),
-            None => explanation,
-        },
+        plan: PlanReport { prediction: origin.recorded.is_some(), ..PlanReport::new(&plans[0], &[]) },
+        explanation,
         budget,
-        schedule: None,
+        schedule,
         batches: None,
         scaling: None,
         memory: None,
@@ -280,5 +258,10 @@ fn print(args: &PlanArgs, report: &Report, console: &mut Console) -> Result<(), 
     report.schedule.iter().try_for_each(|schedule| console.text(format!("\n{schedule}")))?;
     report.scaling.iter().try_for_each(|scaling| console.text(format!("\n{scaling}")))?;
     report.explanation.iter().try_for_each(|explanation| console.text(format!("\n{explanation}")))?;
-    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.header.words(), console)
+    plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.header.words(), console)?;
+    if matches!(report.header.subject, Subject::Net(_)) {
+        let layers = layer_table(&report.layer_memory);
+        console.text(format!("\nMemory by layer, before buffers share their places:\n{layers}"))?;
+    }
+    console.object(report)
 }

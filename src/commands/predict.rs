@@ -17,7 +17,6 @@ struct Report {
     predictions: Vec<Prediction>,
 }
 
-/// What an image shows.
 #[derive(Serialize)]
 struct Prediction {
     image: String,

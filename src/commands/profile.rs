@@ -31,11 +31,10 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     if !args.merge.is_empty() {
         return merge(&args.merge, &records, &mut console);
     }
-    if args.policy == BatchSizePolicy::Adaptive {
-        return Err(usage!(
-            "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans"
-        ));
-    }
+    refuse_if!(
+        args.policy == BatchSizePolicy::Adaptive,
+        "--policy adaptive measures what a limit asks for; `microbatch plan` does that as it plans"
+    );
     refuse([(records.offline, "--offline")], "`profile`, which measures")?;
     let device = args.run.device()?;
     let records = args.measuring.records_of(&device)?;
@@ -45,9 +44,8 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     let options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(&device) };
     let planning = Planning::new(&device, options).with(records.clone(), stop()?);
     // What is measured for later must have where to go.
-    if records.database.is_none() && args.out.is_none() {
-        return Err(usage!("there is neither a database nor --out FILE, so that nothing would be kept"));
-    }
+    let keeps_nothing = records.database.is_none() && args.out.is_none();
+    refuse_if!(keeps_nothing, "there is neither a database nor --out FILE, so that nothing would be kept");
     if let Some(database) = &records.database {
         database.try_adding(&planning.table.device)?;
     }

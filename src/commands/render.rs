@@ -3,7 +3,6 @@
 use crate::{Console, Error, args::RenderArgs, progress};
 use trainer::data::{Rendering, render as draw};
 
-/// Draws a labelled set of images.
 pub(super) fn render(args: &RenderArgs) -> Result<(), Error> {
     let &RenderArgs { classes, per_class, size, seed, .. } = args;
     let images = classes * per_class;

@@ -1,7 +1,7 @@
 //! What the subcommands that run a net have in common.
 
 use super::batch::BatchSearch;
-use super::budget::{self, Budget, Goal};
+use super::budget::{Budget, Goal};
 use super::inputs::{in_math, ranks_note, refuse, stand_in, synthetic, warn};
 use super::origin::Origin;
 use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
@@ -22,9 +22,9 @@ pub(super) struct Session {
     pub(super) at_start: Option<Bytes>,
     pub(super) options: PlanOptions,
     /// What the command line says of that, of memory and of verifying.
-    planning: PlanningArgs,
+    pub(super) planning: PlanningArgs,
     /// Whether parameters are updated, which takes room for their history.
-    updates: bool,
+    pub(super) updates: bool,
     pub(super) origin: Origin,
     /// The ranks that this run is one of.
     pub(super) group: Group,
@@ -39,7 +39,7 @@ pub(super) struct Session {
 pub(super) struct Planned {
     pub(super) plans: Vec<Plan>,
     /// What they do, unless everything stays on the device.
-    schedules: Option<ScheduleRecord>,
+    pub(super) schedules: Option<ScheduleRecord>,
     /// With a budget of memory in which everything stays, what that allows the first net.
     pub(super) budget: Option<BudgetReport>,
     /// Under a policy for memory, what becomes of the first net's feature maps.
@@ -107,36 +107,26 @@ impl Session {
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         let chosen = [layout, ranks_note(request.group.share(), &net)].into_iter().flatten();
-        let header = Header {
-            command: request.command,
-            device: origin.report(),
-            recorded: origin.recorded.clone(),
-            subject: Subject::Net(Box::new(NetReport::new(&spec, &mut net, synthetic))),
-            warnings: warn(console, &spec.warnings),
-            notes: request.notes.iter().cloned().chain(chosen).collect(),
-        };
-        let how = (request.phase == Phase::Train, &request.group);
-        let session = Self::new(origin, (at_start, options), request.planning, vec![net], how)?;
+        let notes = request.notes.iter().cloned().chain(chosen).collect();
+        let subject = Subject::Net(Box::new(NetReport::new(&spec, &mut net, synthetic)));
+        let header = origin.header(request.command, subject, [warn(console, &spec.warnings), notes]);
+        let (planning, group) = (request.planning.clone(), request.group.clone());
+        let (updates, nets) = (request.phase == Phase::Train, vec![net]);
+        let session = Self { at_start, options, planning, updates, origin, group, batches, nets };
+        session.check_memory()?;
         console.text(&header)?;
-        batches.iter().try_for_each(|report| console.text(format!("\n{report}\n")))?;
-        Ok((Self { batches, ..session }, header))
+        session.batches.iter().try_for_each(|report| console.text(format!("\n{report}\n")))?;
+        Ok((session, header))
     }
 
-    /// Nets that are built already; refused if they need more memory than there is even without any workspace.
-    pub(super) fn new(
-        origin: Origin,
-        (at_start, options): (Option<Bytes>, PlanOptions),
-        planning: &PlanningArgs,
-        nets: Vec<Net>,
-        (updates, group): (bool, &Group),
-    ) -> Result<Self, Error> {
+    /// Refuses nets that need more memory than there is even without any workspace.
+    pub(super) fn check_memory(&self) -> Result<(), Error> {
         // What does not stay on the device may fit all the same.
-        if origin.recorded.is_none() && planning.device_memory.is_none() {
-            let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
-            check_memory(&origin.device, [layout.report.arena, layout.report.host], at_start)?;
+        if self.origin.recorded.is_none() && self.planning.device_memory.is_none() {
+            let layout = RunLayout::new(&self.nets.iter().collect::<Vec<_>>(), self.updates);
+            check_memory(&self.origin.device, [layout.report.arena, layout.report.host], self.at_start)?;
         }
-        let (planning, group) = (planning.clone(), group.clone());
-        Ok(Self { at_start, options, planning, updates, origin, group, batches: None, nets })
+        Ok(())
     }
 
     pub(super) fn kernels(&mut self) -> Vec<Vec<Kernel>> {
@@ -298,8 +288,11 @@ impl Session {
             run = run.scheduled(schedules.clone(), self.updates)?;
         }
         let report = run.memory();
-        if let Some(budget) = self.planning.device_memory {
-            budget::check(run.nets()[0].name(), report.arena, budget)?;
+        if let Some(budget) = self.planning.device_memory.filter(|&budget| report.arena > budget) {
+            let (net, arena) = (run.nets()[0].name(), report.arena);
+            return Err(Error::Refused(format!(
+                "net '{net}': its arena takes {arena}, more than the {budget} that it was planned for"
+            )));
         }
         check_memory(device, [report.arena, report.host], self.at_start)?;
         host::release_freed();

@@ -4,7 +4,6 @@ use crate::{Console, Error, args::Cli};
 use clap::CommandFactory;
 use clap_complete::{Generator, Shell};
 
-/// Prints a script that completes the command line in `shell`.
 pub(super) fn completions(shell: Shell) -> Result<(), Error> {
     let (mut command, mut script) = (Cli::command().bin_name("microbatch"), Vec::new());
     command.build();

@@ -61,11 +61,10 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let mut spec = net_spec(net)?;
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
     let base = spec.mini_batch().unwrap_or(1);
-    if base < LEAST {
-        return Err(usage!(
-            "tune times layers at parts of the mini-batch: it has to be at least {LEAST} (--batch)"
-        ));
-    }
+    refuse_if!(
+        base < LEAST,
+        "tune times layers at parts of the mini-batch: it has to be at least {LEAST} (--batch)"
+    );
     let options = planning.options(origin.on_gpu(), None)?;
     let mut console = Console::new(run.json);
     let ranks = (&Group::default(), None);

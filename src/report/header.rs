@@ -9,7 +9,6 @@ use trainer::{Net, data::DataSummary, layers::SyntheticData, spec::NetSpec};
 /// The first lines of a report.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Header {
-    /// The command, such as `time`.
     pub(crate) command: &'static str,
     /// The device, unless measurements of another machine's are planned with.
     pub(crate) device: Option<DeviceReport>,
@@ -23,7 +22,6 @@ pub(crate) struct Header {
     pub(crate) notes: Vec<String>,
 }
 
-/// What runs, or is planned.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Subject {
@@ -114,25 +112,24 @@ impl DataReport {
     pub(crate) fn new(spec: &NetSpec, net: &Net, synthetic: Option<SyntheticData>) -> Self {
         use trainer::spec::LayerKind::{Data, DummyData, ImageData};
         let file = |source: &str| shown(&spec.resolve(source));
-        let source = spec.layers.iter().find_map(|layer| match &layer.kind {
-            Data(_) | ImageData(_) if synthetic.is_some_and(|images| !images.stand_in) => {
-                Some("synthetic images (--synthetic)".to_owned())
-            }
-            Data(params) => Some(file(&params.source)),
-            ImageData(params) if !params.images.is_empty() => Some(format!("{} images", params.images.len())),
-            ImageData(params) => Some(format!("images of {}", file(&params.source))),
-            DummyData(_) => Some("the net's DummyData".to_owned()),
-            _ => None,
-        });
+        let mut kinds = spec.layers.iter().map(|layer| &layer.kind);
+        let data = kinds.find(|kind| matches!(kind, Data(_) | ImageData(_) | DummyData(_)));
         // Their labels are not known.
-        let is_given = spec
-            .layers
-            .iter()
-            .any(|layer| matches!(&layer.kind, ImageData(params) if !params.images.is_empty()));
+        let is_given = matches!(data, Some(ImageData(params)) if !params.images.is_empty());
+        let source = match data {
+            Some(Data(_) | ImageData(_)) if synthetic.is_some_and(|images| !images.stand_in) => {
+                "synthetic images (--synthetic)".to_owned()
+            }
+            Some(Data(params)) => file(&params.source),
+            Some(ImageData(params)) if is_given => format!("{} images", params.images.len()),
+            Some(ImageData(params)) => format!("images of {}", file(&params.source)),
+            Some(DummyData(_)) => "the net's DummyData".to_owned(),
+            _ => "random numbers in the net's inputs".to_owned(),
+        };
         let extents = net.input().map_or(&[][..], |shape| &shape.dims()[1..]);
         let summary = net.loaders().next().map(|(_, loader)| loader.summary());
         Self {
-            source: source.unwrap_or_else(|| "random numbers in the net's inputs".to_owned()),
+            source,
             unopened: synthetic.is_some_and(|images| images.stand_in) && summary.is_some(),
             shape: extents.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
             opened: summary.filter(|_| synthetic.is_none() && !is_given),

@@ -38,10 +38,11 @@ impl TimeRun {
         mini_batch: usize,
     ) -> Self {
         let kernels_ms: Vec<f64> = measured.kernels.iter().map(|kernel| kernel.measured_ms).collect();
-        let iteration_ms = measured.forward_backward_ms() + measured.update_ms.unwrap_or(0.0);
+        let forward_backward_ms = measured.forward_backward_ms();
+        let iteration_ms = forward_backward_ms + measured.update_ms.unwrap_or(0.0);
         Self {
             plan: PlanReport::new(plan, &kernels_ms),
-            forward_backward_ms: measured.forward_backward_ms(),
+            forward_backward_ms,
             images_per_s: mini_batch as f64 / iteration_ms * 1e3,
             kernels_measured_ms: kernels_ms.iter().sum(),
             peak_resident: trainer::host::peak_resident(),
@@ -101,53 +102,48 @@ impl TimeRun {
         let (planned, measured, both_ms) =
             (self.plan.time_ms, self.kernels_measured_ms, self.forward_backward_ms);
         let mut lines = Vec::new();
-        let mut line = |name: &str, text: String| lines.push(format!("  {name:<20} {text}"));
+        macro_rules! line {
+            ($name:literal, $($text:tt)*) => { lines.push(format!("  {:<20} {}", $name, format!($($text)*))) };
+        }
         if planned > 0.0 {
             let (deviation, share) = (deviation(measured, planned), measured / both_ms * 100.0);
-            line(
+            line!(
                 "convolution kernels",
-                format!(
-                    "planned {planned:.1} ms, measured {measured:.1} ms ({deviation}), {share:.0} % of forward-backward"
-                ),
+                "planned {planned:.1} ms, measured {measured:.1} ms ({deviation}), {share:.0} % of forward-backward"
             );
         }
         let difference = deviation(layers_ms, both_ms);
-        line("layers add up to", format!("{layers_ms:.1} ms ({difference} to the average forward-backward)"));
+        line!("layers add up to", "{layers_ms:.1} ms ({difference} to the average forward-backward)");
         let with_update = update_ms.map_or("", |_| " with the update");
-        update_ms.iter().for_each(|update_ms| line("update", format!("{update_ms:.1} ms")));
+        update_ms.iter().for_each(|update_ms| line!("update", "{update_ms:.1} ms"));
         let (iteration_ms, images_per_s) = (self.iteration_ms(), self.images_per_s);
-        line("whole iteration", format!("{iteration_ms:.1} ms{with_update}: {images_per_s:.1} images/s"));
+        line!("whole iteration", "{iteration_ms:.1} ms{with_update}: {images_per_s:.1} images/s");
         if let Some(ScheduleReport { planned_ms, copying_ms: planned, stall_ms: planned_stall, .. }) =
             &self.schedule
         {
             let measured_ms = median(replayed_ms).unwrap_or(iteration_ms);
             let deviation = deviation(measured_ms, *planned_ms);
-            line(
+            line!(
                 "under its policy",
-                format!("planned {planned_ms:.1} ms, measured {measured_ms:.1} ms ({deviation})"),
+                "planned {planned_ms:.1} ms, measured {measured_ms:.1} ms ({deviation})"
             );
             let [[out, back], [planned_out, planned_back]] = [copying_ms, planned];
-            line(
+            line!(
                 "copies",
-                format!(
-                    "{out:.1} ms to the host, {back:.1} ms back (planned {planned_out:.1} and {planned_back:.1} ms); \
-                     computation waits {stall_ms:.1} ms (planned {planned_stall:.1})"
-                ),
+                "{out:.1} ms to the host, {back:.1} ms back (planned {planned_out:.1} and {planned_back:.1} ms); \
+                 computation waits {stall_ms:.1} ms (planned {planned_stall:.1})"
             );
         }
         if let Some(replayed_ms) = median(replayed_ms) {
             let images_per_s = images_per_s * iteration_ms / replayed_ms;
-            line(
-                "recorded, replayed",
-                format!("{replayed_ms:.2} ms{with_update}: {images_per_s:.1} images/s"),
-            );
+            line!("recorded, replayed", "{replayed_ms:.2} ms{with_update}: {images_per_s:.1} images/s");
         }
         if let Some(taken) = *gpu_bytes {
             let difference = deviation(taken as f64, self.memory.report.arena.0 as f64);
-            line("GPU memory taken", format!("{} ({difference} to the arena)", Bytes(taken)));
+            line!("GPU memory taken", "{} ({difference} to the arena)", Bytes(taken));
         }
         let peak = self.memory.compare(self.peak_resident);
-        peak.into_iter().for_each(|peak| line("peak resident", peak));
+        peak.iter().for_each(|peak| line!("peak resident", "{peak}"));
         lines.join("\n")
     }
 

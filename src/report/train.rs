@@ -107,7 +107,6 @@ pub(crate) struct TrainSummary {
     pub(crate) images_per_s: f64,
     /// Outputs of the last tests that are not losses.
     pub(crate) accuracies: Vec<TestOutput>,
-    /// The snapshot at the end.
     pub(crate) snapshot: Option<String>,
     /// The most that was ever resident, if the system says.
     pub(crate) peak_resident: Option<Bytes>,
@@ -130,7 +129,6 @@ impl fmt::Display for TrainSummary {
     }
 }
 
-/// What `train` reports in JSON.
 #[derive(Serialize)]
 pub(crate) struct TrainReport {
     #[serde(flatten)]

@@ -2,7 +2,7 @@
 
 use super::words;
 use planner::{CostTable, Math};
-use std::{collections::BTreeSet, io::Read};
+use std::{collections::BTreeSet, io};
 use tensor::Format;
 use trainer::data::unpacked;
 
@@ -26,7 +26,6 @@ macro_rules! shipped {
     };
 }
 
-/// All of them.
 #[rustfmt::skip]
 pub(crate) static SHIPPED: &[Shipped] = &[
     shipped!("h200":
@@ -59,9 +58,7 @@ impl Shipped {
     pub(super) fn table(&self, math: Math, formats: &[Format]) -> CostTable {
         let is_wanted = |of: &str| formats.iter().any(|&format| words(math, format) == of);
         let tables = self.tables.iter().filter(|table| is_wanted(table.0)).map(|&(_, packed)| {
-            let mut text = String::new();
-            let read = unpacked(packed).and_then(|mut text_of| text_of.read_to_string(&mut text));
-            read.expect("it was packed by gzip");
+            let text = unpacked(packed).and_then(io::read_to_string).expect("it was packed by gzip");
             CostTable::from_json_lines(&text).expect("it was written by `microbatch profile`")
         });
         let mut dates = BTreeSet::new();

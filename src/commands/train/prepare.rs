@@ -4,7 +4,7 @@ use super::metrics::Metrics;
 use crate::args::{DEFAULT_SEED, TrainArgs, required};
 use crate::commands::inputs::{ranks_note, refuse, synthetic, warn};
 use crate::commands::setup::{Planned, Session, announce};
-use crate::report::{DataReport, Header, NetReport, Subject, TrainReport};
+use crate::report::{DataReport, NetReport, Subject, TrainReport};
 use crate::{Console, Error, commands::origin::Origin, models::load_solver};
 use files::{digest::fnv1a, read_regular};
 use planner::Bytes;
@@ -13,12 +13,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use trainer::snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest};
 use trainer::spec::{NetSpec, SolverSpec};
 use trainer::{Group, Net, Solver, Training, layers::BuildOptions, planning::PlanRecord};
-
-/// What a snapshot says that has to be known before the nets are built.
-struct Resumed {
-    state: SolverState,
-    plans: Option<PlanRecord>,
-}
 
 /// A training that is ready to begin, and what was said of it.
 pub(super) struct Prepared {
@@ -53,7 +47,7 @@ pub(super) fn prepare(
         console.warn(format!("{sentence}; an earlier snapshot is looked for"));
     }
     let resumed = snapshot.as_deref().map(resumed).transpose()?;
-    let recorded_seed = resumed.as_ref().map(|resumed| resumed.state.random_seed);
+    let recorded_seed = resumed.as_ref().map(|(state, _)| state.random_seed);
     spec.random_seed = args.seed.or(recorded_seed).or(spec.random_seed);
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     // What is wrong with them should not come out after measuring.
@@ -67,7 +61,7 @@ pub(super) fn prepare(
     }
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
-    let recorded = resumed.as_ref().and_then(|resumed| resumed.plans.as_ref());
+    let recorded = resumed.as_ref().and_then(|(_, plans)| plans.as_ref());
     let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
     let options = args.planning.options(origin.on_gpu(), before)?;
     let mut notes = notes.to_vec();
@@ -75,7 +69,7 @@ pub(super) fn prepare(
         let prefix = spec.snapshot.prefix.display();
         notes.push(format!("there is no snapshot {prefix}_iter_N to resume from: this training begins"));
     }
-    let first = resumed.as_ref().map_or(0, |resumed| resumed.state.iteration);
+    let first = resumed.as_ref().map_or(0, |(state, _)| state.iteration);
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
     let mut sized = net.clone();
     args.batch.into_iter().for_each(|samples| sized.set_mini_batch(samples));
@@ -88,12 +82,11 @@ pub(super) fn prepare(
     let seed = group.from_leader(|| Ok::<_, Error>(spec.random_seed.unwrap_or_else(seed)))?;
     let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
-    if args.patience.is_some() && !nets[1..].iter().any(Net::has_loss) {
-        return Err(usage!("--patience has no effect: no test has a loss"));
-    }
+    let has_no_loss = !nets[1..].iter().any(Net::has_loss);
+    refuse_if!(args.patience.is_some() && has_no_loss, "--patience has no effect: no test has a loss");
     let files = args.weights.iter().filter(|_| weights.is_some() && group.share().ranks > 1);
     let files: Vec<_> = files.map(|file| read_regular(file).map(fnv1a).ok()).collect();
-    let of_snapshot = resumed.as_ref().map(|resumed| resumed.state.weights_checksum);
+    let of_snapshot = resumed.as_ref().map(|(state, _)| state.weights_checksum);
     let given = (training.seed(), training.settings().clone(), files, of_snapshot);
     if group.from_leader(|| Ok::<_, Error>(given.clone()))? != given {
         let what = "it was given another solver, net, seed, data, weights or snapshot than rank 0";
@@ -107,10 +100,13 @@ pub(super) fn prepare(
             snapshot.display()
         )));
     }
-    let mut session = Session::new(origin, (at_start, options), &args.planning, nets, (true, group))?;
+    let (planning, ranks) = (args.planning.clone(), group.clone());
+    let mut session =
+        Session { at_start, options, planning, updates: true, origin, group: ranks, batches: None, nets };
+    session.check_memory()?;
     let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;
-    if let Some(Resumed { state, .. }) = &resumed {
+    if let Some((state, _)) = &resumed {
         let plan = recorded.plans.first().and_then(Option::as_ref);
         notes.extend(training.resume_notes(nets, state, (plan, &plan_origin)));
     }
@@ -124,10 +120,9 @@ pub(super) fn prepare(
     let mut report = NetReport::new(&net, &mut nets[0], synthetic);
     let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
     report.test_data = test_data.collect();
-    let device = session.origin.report();
     let mini_batch = report.mini_batch;
     let subject = Subject::Net(Box::new(report));
-    let header = Header { command: "train", device, recorded: None, subject, warnings, notes };
+    let header = session.origin.header("train", subject, [warnings, notes]);
     console.text(&header)?;
     let copied = weights.as_ref().map(|weights| weights.copied(&session.nets[0])).transpose()?;
     if let Some(copied) = &copied {
@@ -167,9 +162,7 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     if let Some(rate) = args.base_lr {
         spec.learning_rate.base_lr = rate;
         let least = spec.learning_rate.min_lr;
-        if least > rate {
-            return Err(usage!("--base-lr {rate} is below the solver's min_lr, {least}"));
-        }
+        refuse_if!(least > rate, "--base-lr {rate} is below the solver's min_lr, {least}");
     }
     if args.no_test {
         spec.tests.clear();
@@ -192,10 +185,11 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     Ok(spec)
 }
 
-/// A resumed training draws the same random numbers, and runs under the same plan.
-fn resumed(snapshot: &Path) -> Result<Resumed, Error> {
+/// What a snapshot says that has to be known before the nets are built: a resumed training draws the same random numbers,
+/// and runs under the same plan.
+fn resumed(snapshot: &Path) -> Result<(SolverState, Option<PlanRecord>), Error> {
     let (state, history) = load_solver_state(snapshot)?;
-    Ok(Resumed { state, plans: PlanRecord::recorded(&history)? })
+    Ok((state, PlanRecord::recorded(&history)?))
 }
 
 /// The seed where the solver file has none: Caffe draws another one for each run.
