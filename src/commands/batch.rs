@@ -9,15 +9,14 @@ use memory::ArenaLayout;
 use planner::{Bytes, PlanOptions};
 use std::collections::BTreeSet;
 use trainer::planning::{Rates, estimated_costs};
-use trainer::{Net, NetError, layers::BuildOptions, spec::NetSpec};
+use trainer::spec::{NetSpec, Phase};
+use trainer::{Net, NetError, layers::BuildOptions};
 
 /// A net of any mini-batch, and the memory that it may take.
 pub(super) struct BatchSearch {
     pub(super) spec: NetSpec,
     /// With something in the place of its data.
     pub(super) build: BuildOptions,
-    /// Whether it runs backward, and parameters are updated.
-    pub(super) is_training: bool,
     pub(super) rates: Rates,
     pub(super) goal: Goal,
 }
@@ -29,13 +28,13 @@ impl BatchSearch {
     pub(super) fn net(&self, samples: usize) -> Result<Net, NetError> {
         let mut spec = self.spec.clone();
         spec.set_mini_batch(samples);
-        Net::new(&spec, &self.build, self.is_training)
+        Net::new(&spec, &self.build, spec.state.phase == Phase::Train)
     }
 
     /// The smallest budget that holds so many samples if no kernel has a workspace, and the layer that sets it.
     fn floor(&self, samples: usize) -> Result<(Bytes, String), Error> {
         let net = self.net(samples)?;
-        let outline = net.outline(self.is_training);
+        let outline = net.outline(net.is_training());
         let costs = estimated_costs(&net, self.rates);
         let floor = self.goal.policy.floor(&outline, &costs, net.classifier());
         Ok((ArenaLayout::base(std::slice::from_ref(&outline)) + floor.floor, floor.node))
@@ -103,7 +102,8 @@ impl BatchSearch {
             Err(NetError::Profile(_)) if origin.recorded.is_some() => return Ok(None),
             measured => measured?,
         }
-        match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, self.is_training)) {
+        let is_training = nets[0].is_training();
+        match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, is_training)) {
             Ok((_, _, schedule)) => Ok(Some(BatchPoint::new(mini_batch, schedule.planned_ms))),
             Err(Error::Refused(_)) => Ok(None),
             Err(error) => Err(error),

@@ -9,12 +9,9 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
-    let Some(device) = RecordedDevice::named(&args.run.device) else {
-        let names = Shipped::names();
-        return Err(usage!(
-            "--list lists what was recorded: it needs --device recorded:FILE or one of {names}"
-        ));
-    };
+    let names = Shipped::names();
+    let none = || usage!("--list lists what was recorded: it needs --device recorded:FILE or one of {names}");
+    let device = RecordedDevice::named(&args.run.device).ok_or_else(none)?;
     let (table, file) = device.read(args.run.math, &args.run.formats())?;
     let mut kernels: BTreeMap<&KernelId, Vec<&Measurement>> = BTreeMap::new();
     table.iter().for_each(|(id, _, rows)| kernels.entry(id).or_default().extend(rows));

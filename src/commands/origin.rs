@@ -198,12 +198,13 @@ impl Origin {
 
     /// An error with what this origin has to do with it.
     pub(super) fn explain(&self, error: NetError) -> Error {
-        let NetError::Plan(error @ PlanError::NotMeasured(_)) = error else { return error.into() };
-        match self.planning.records.offline {
-            true => Error::Refused(format!(
-                "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
-            )),
-            false => NetError::Plan(error).into(),
+        match error {
+            NetError::Plan(PlanError::NotMeasured(_)) if self.planning.records.offline => {
+                Error::Refused(format!(
+                    "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
+                ))
+            }
+            error => error.into(),
         }
     }
 }

@@ -42,22 +42,34 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     check_memory(&device, [largest(&kernels), Bytes::ZERO], None)?;
     let every_algorithm = args.every_algorithm;
     let options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(&device) };
-    let planning = Planning::new(&device, options).with(records.clone(), stop()?);
+    let mut planning = Planning::new(&device, options).with(records, stop()?);
     // What is measured for later must have where to go.
-    let keeps_nothing = records.database.is_none() && args.out.is_none();
-    refuse_if!(keeps_nothing, "there is neither a database nor --out FILE, so that nothing would be kept");
-    if let Some(database) = &records.database {
-        database.try_adding(&planning.table.device)?;
+    match &planning.records.database {
+        Some(database) => database.try_adding(&planning.table.device)?,
+        None if args.out.is_some() => {}
+        None => {
+            return Err(usage!("there is neither a database nor --out FILE, so that nothing would be kept"));
+        }
     }
     args.out.iter().try_for_each(|file| check(file))?;
-    let (table, report) = measure(args, planning, &kernels, &mut console)?;
+    let device = planning.table.device.clone();
+    console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
+    console.text(format!("  device      {}, {}", device.name, device.library_version))?;
+    let result = planning.profile_sizes(&kernels, args.policy, progress::measuring());
+    planning.warnings.iter().for_each(|warning| console.warn(warning));
+    result?;
+    planning.unstored.take().map_or(Ok(()), Err)?;
+    let options = PlanOptions { batch_size_policy: args.policy, ..PlanOptions::default() };
+    let profiling = profiling(&planning, &kernels, &options);
+    console.text(&profiling)?;
     if let Some(file) = &args.out {
-        let mut shipped = table.of_kernels(&kernels).thinned(args.every_algorithm);
+        let mut shipped = planning.table.of_kernels(&kernels).thinned(every_algorithm);
         shipped.device.date = args.date.clone();
         write(file, shipped.to_json_lines().into_bytes())?;
         console.text(format!("  written     {}", file.display()))?;
     }
-    console.object(&report)
+    let (kernels, out) = (kernels.len(), args.out.clone());
+    console.object(&Report { command: "profile", device, kernels, profiling, out })
 }
 
 /// The kernels to measure, in the arithmetic that is asked for.
@@ -74,30 +86,6 @@ fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>, Error> {
     let kernels: Vec<_> =
         formats.map(|format| net_kernels(&args.run, &spec, format)).collect::<Result<_, _>>()?;
     Ok(kernels.concat())
-}
-
-/// Measures what is not known, and says how much that was.
-fn measure(
-    args: &ProfileArgs,
-    mut planning: Planning,
-    kernels: &[Kernel],
-    console: &mut Console,
-) -> Result<(CostTable, Report), Error> {
-    let device = planning.table.device.clone();
-    console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
-    console.text(format!("  device      {}, {}", device.name, device.library_version))?;
-    let result = planning.profile_sizes(kernels, args.policy, progress::measuring());
-    planning.warnings.iter().for_each(|warning| console.warn(warning));
-    result?;
-    if let Some(error) = planning.unstored {
-        return Err(error.into());
-    }
-    let options = PlanOptions { batch_size_policy: args.policy, ..PlanOptions::default() };
-    let profiling = profiling(&planning, kernels, &options);
-    console.text(&profiling)?;
-    let out = args.out.clone();
-    let report = Report { command: "profile", device, kernels: kernels.len(), profiling, out };
-    Ok((planning.table.clone(), report))
 }
 
 /// Takes cost tables into the database.

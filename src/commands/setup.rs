@@ -354,7 +354,6 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
     let search = BatchSearch {
         spec: spec.clone(),
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },
-        is_training: request.phase == Phase::Train,
         rates: origin.rates(),
         goal: Goal { policy, budget },
     };

@@ -38,15 +38,11 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     let spec = NetSpec { share: group.share(), ..net_spec(net)? };
     let (mut session, header) = Session::open(&request, spec, &mut console)?;
     let chosen = session.options.batch_size_policy;
-    let policies = match (args.compare, chosen) {
-        (false, _) => vec![chosen],
-        (true, BatchSizePolicy::Undivided) => {
-            return Err(usage!(
-                "--compare compares undivided with another policy; choose powerOfTwo, adaptive or all"
-            ));
-        }
-        (true, _) => vec![BatchSizePolicy::Undivided, chosen],
-    };
+    refuse_if!(
+        args.compare && chosen == BatchSizePolicy::Undivided,
+        "--compare compares undivided with another policy; choose powerOfTwo, adaptive or all"
+    );
+    let policies = if args.compare { vec![BatchSizePolicy::Undivided, chosen] } else { vec![chosen] };
     args.trace.iter().chain(&args.plot).try_for_each(|file| check(file))?;
     session.profile(&[], &mut console)?;
     let mut runs = Vec::with_capacity(policies.len());

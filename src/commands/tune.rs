@@ -73,7 +73,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
     let rates = origin.rates();
-    let search = BatchSearch { spec, build, is_training: true, rates, goal };
+    let search = BatchSearch { spec, build, rates, goal };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);

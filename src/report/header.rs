@@ -147,11 +147,12 @@ impl fmt::Display for DataReport {
         let Some(DataSummary { images, classes, class_names, .. }) = &self.opened else { return Ok(()) };
         write!(f, ": {images} images of {classes} classes")?;
         let names = &class_names[..class_names.len().min(*classes)];
-        match names.split_last() {
-            None => Ok(()),
-            Some((last, [])) => write!(f, " ({last})"),
-            Some((last, first)) if first.len() < MOST_NAMES => write!(f, " ({}, {last})", first.join(", ")),
-            Some((last, first)) => write!(f, " ({}, … {last})", first[..MOST_NAMES - 1].join(", ")),
+        match names {
+            [] => Ok(()),
+            [.., last] if names.len() > MOST_NAMES => {
+                write!(f, " ({}, … {last})", names[..MOST_NAMES - 1].join(", "))
+            }
+            _ => write!(f, " ({})", names.join(", ")),
         }
     }
 }
@@ -169,9 +170,8 @@ impl fmt::Display for Header {
         match &self.subject {
             Subject::Net(net) => write!(f, "{} ({}), mini-batch {}", net.name, net.phase, net.mini_batch)?,
             Subject::Shapes(ShapesReport { source, convolutions, kernels }) => {
-                let [convolutions, kernels] =
-                    [(convolutions, "convolution"), (kernels, "kernel")].map(|(n, what)| counted(*n, what));
-                write!(f, "{convolutions} of {source}, {kernels}")?;
+                let kernels = counted(*kernels, "kernel");
+                write!(f, "{} of {source}, {kernels}", counted(*convolutions, "convolution"))?;
             }
         }
         self.device.iter().try_for_each(|device| write!(f, "\n  device      {device}"))?;

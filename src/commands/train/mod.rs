@@ -71,13 +71,11 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let images = mini_batch * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
-    let mut earlier = BTreeSet::new();
     // Another training's are left alone.
     let own = canonicalize(state_path(&spec.snapshot.prefix, first)).ok();
     let is_own = own.is_some() && own == snapshot.as_ref().and_then(|path| canonicalize(path).ok());
-    if let Some(place) = place.as_ref().filter(|_| is_own) {
-        earlier = place.iterations().range(..=first).copied().collect();
-    }
+    let place_of_own = place.as_ref().filter(|_| is_own);
+    let earlier = place_of_own.map(|place| place.iterations().range(..=first).copied().collect());
     let mut training = Training {
         console: &mut console,
         solver,
@@ -86,7 +84,7 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
         meter,
         metrics,
         place,
-        keep: (args.keep, earlier),
+        keep: (args.keep, earlier.unwrap_or_default()),
         patience: args.patience,
         has_converged: false,
         report,
@@ -116,8 +114,7 @@ impl Training<'_> {
     /// Trains to the end, or until it is asked to stop.
     fn run(&mut self) -> Result<TrainSummary, Error> {
         let _listening = self.stop.listen();
-        let result = self.iterate();
-        let result = result.or_else(|error| self.leave(error));
+        let result = self.iterate().or_else(|error| self.leave(error));
         self.meter.bar.finish_and_clear();
         result.map(|()| self.summary())
     }
