@@ -1,6 +1,6 @@
 //! The examples: the command with one model of `models/` and defaults that suit the device.
 
-use crate::args::{ImageShape, NetArgs, PlanArgs, RunArgs, TimeArgs, TrainArgs};
+use crate::args::{NetArgs, PlanArgs, RunArgs, TimeArgs, TrainArgs};
 use crate::{Error, commands, start};
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ impl Example {
     fn train(self, mut args: TrainArgs) -> Result<(), Error> {
         args.solver.get_or_insert_with(|| self.name.into());
         let mut notes = self.batch(&mut args.batch, &args.run);
-        args.run.synthetic.get_or_insert(ImageShape(None));
+        args.run.synthetic.get_or_insert(None);
         let iterations = *args.max_iter.get_or_insert(self.train_iterations);
         args.no_test = true;
         args.no_snapshot = args.snapshot_prefix.is_none();
@@ -65,7 +65,7 @@ impl Example {
 
     fn defaults(self, net: &mut NetArgs, run: &mut RunArgs) -> Vec<String> {
         net.model.get_or_insert_with(|| self.name.into());
-        run.synthetic.get_or_insert(ImageShape(None));
+        run.synthetic.get_or_insert(None);
         self.batch(&mut net.batch, run)
     }
 

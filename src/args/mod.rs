@@ -18,7 +18,7 @@ pub use planning::PlanningArgs;
 pub use preload::PreloadArgs;
 pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, TrainedArgs};
 
-pub use values::{Batch, ImageShape, Link};
+pub use values::{Batch, Link};
 
 use crate::shapes::{ShapeSpec, parse_shape};
 use crate::{Error, device};
@@ -140,9 +140,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = one_of(LAYOUTS))]
     pub layout: &'static [AxisOrder],
     /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
-    #[arg(long, value_name = "CxHxW", num_args = 0..=1, require_equals = true, default_missing_value = "",
-          value_parser = image_shape)]
-    pub synthetic: Option<ImageShape>,
+    #[arg(long, value_name = "CxHxW", require_equals = true, value_parser = image_shape)]
+    pub synthetic: Option<Option<[usize; 3]>>,
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub json: bool,

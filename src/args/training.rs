@@ -1,6 +1,6 @@
 //! Training a net, and what is done with its weights.
 
-use super::values::{ImageShape, count, image_shape, positive, seed};
+use super::values::{count, image_shape, positive, seed};
 use super::{DEFAULT_SEED, PlanningArgs, RunArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -137,7 +137,7 @@ pub struct ExportArgs {
     pub out: PathBuf,
     /// The size of the images, if neither the net nor its data says it
     #[arg(long, value_name = "CxHxW", require_equals = true, value_parser = image_shape)]
-    pub synthetic: Option<ImageShape>,
+    pub synthetic: Option<[usize; 3]>,
 }
 
 /// Who reads an exported net.

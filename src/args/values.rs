@@ -5,10 +5,6 @@ use planner::ConvOp;
 use std::{ffi::OsStr, path::PathBuf, str::FromStr};
 use tensor::Cpu;
 
-/// Channels, height and width of an image, if given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ImageShape(pub Option<[usize; 3]>);
-
 /// Samples per mini-batch: so many, or as many as fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
@@ -107,15 +103,12 @@ pub(super) fn one_of<T: Copy + Send + Sync, const N: usize>(
     }
 }
 
-/// Channels, height and width, or nothing.
-pub(super) fn image_shape(text: &str) -> Result<ImageShape, String> {
-    if text.is_empty() {
-        return Ok(ImageShape(None));
-    }
+/// Channels, height and width.
+pub(super) fn image_shape(text: &str) -> Result<[usize; 3], String> {
     let extents: Option<Vec<usize>> = text.split('x').map(|extent| count::<65536>(extent).ok()).collect();
     let shape = extents.and_then(|extents| <[usize; 3]>::try_from(extents).ok());
     let reason = "it must be channels, height and width, such as 3x224x224";
-    shape.map(|shape| ImageShape(Some(shape))).ok_or_else(|| reason.to_owned())
+    shape.ok_or_else(|| reason.to_owned())
 }
 
 /// An operation, in any case, with or without a hyphen.

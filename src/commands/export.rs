@@ -13,7 +13,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let TrainedArgs { model, weights } = &args.trained;
     let spec = load_net(model)?.for_phase(Phase::Test);
     // Nothing runs, and no data are opened.
-    let synthetic = stand_in(args.synthetic, &spec)?;
+    let synthetic = stand_in(args.synthetic.map(Some), &spec)?;
     let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 0, synthetic };
     let net = Net::new(&spec, &options, false)?;
     let weights = Weights::load(weights)?;

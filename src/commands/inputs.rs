@@ -1,6 +1,6 @@
 //! What a net is built from besides its file, and what there is to say of that.
 
-use crate::args::{DEFAULT_SEED, ImageShape, NetArgs, RunArgs, required};
+use crate::args::{DEFAULT_SEED, NetArgs, RunArgs, required};
 use crate::{Console, Error, models::load_net};
 use planner::{Dtype, Kernel, Math};
 use tensor::{Cpu, Device, Format};
@@ -29,18 +29,24 @@ pub(super) fn net_spec(args: &NetArgs) -> Result<NetSpec, Error> {
 }
 
 /// The synthetic images that `--synthetic` asks for; refused for a net without a data set that they could replace.
-pub(super) fn synthetic(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
+pub(super) fn synthetic(
+    asked: Option<Option<[usize; 3]>>,
+    spec: &NetSpec,
+) -> Result<Option<SyntheticData>, Error> {
     let Some(shape) = asked else { return Ok(None) };
     let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
     if !spec.layers.iter().any(reads) {
         let (file, phase) = (spec.file.display(), spec.state.phase);
         return Err(usage!("--synthetic has no effect: {file} reads no data set in the phase {phase}"));
     }
-    Ok(Some(SyntheticData { shape: shape.0, stand_in: false }))
+    Ok(Some(SyntheticData { shape, stand_in: false }))
 }
 
 /// What stands for the data of a net that is not run, and whose data is therefore not opened.
-pub(super) fn stand_in(asked: Option<ImageShape>, spec: &NetSpec) -> Result<Option<SyntheticData>, Error> {
+pub(super) fn stand_in(
+    asked: Option<Option<[usize; 3]>>,
+    spec: &NetSpec,
+) -> Result<Option<SyntheticData>, Error> {
     Ok(synthetic(asked, spec)?.or(Some(SyntheticData { shape: None, stand_in: true })))
 }
 
