@@ -1,6 +1,7 @@
 //! `microbatch export`.
 
-use super::{draw::write, inputs::stand_in};
+use super::draw::write;
+use super::inputs::{STAND_IN, synthetic};
 use crate::args::{ExportArgs, Target, TrainedArgs};
 use crate::{Console, Error, models::load_net};
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let TrainedArgs { model, weights } = &args.trained;
     let spec = load_net(model)?.for_phase(Phase::Test);
     // Nothing runs, and no data are opened.
-    let synthetic = stand_in(args.synthetic.map(Some), &spec)?;
+    let synthetic = synthetic(args.synthetic.map(Some), &spec)?.or(Some(STAND_IN));
     let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 0, synthetic };
     let net = Net::new(&spec, &options, false)?;
     let weights = Weights::load(weights)?;

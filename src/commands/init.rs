@@ -1,14 +1,14 @@
 //! `microbatch init`.
 
 use super::draw::{refused, write};
+use super::inputs::STAND_IN;
 use crate::{Console, Error, args::InitArgs, console::escaped, models::read_template, progress};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use tensor::Device;
-use trainer::layers::{BuildOptions, SyntheticData};
 use trainer::own_images::{Recipe, transform};
 use trainer::spec::{NetSpec, Phase};
-use trainer::{Net, data::Survey, snapshot::Weights};
+use trainer::{Net, data::Survey, layers::BuildOptions, snapshot::Weights};
 
 /// The net, the solver, and the lists of images to train and to validate with.
 const FILES: [&str; 4] = ["net.prototxt", "solver.prototxt", Recipe::LISTS[0], Recipe::LISTS[1]];
@@ -113,6 +113,6 @@ fn look(args: &InitArgs) -> Result<Survey, Error> {
 /// The net, which must be one that can be built.
 fn build(file: &Path, text: &str) -> Result<Net, Error> {
     let spec = NetSpec::parse(file, text)?.for_phase(Phase::Train);
-    let synthetic = Some(SyntheticData { shape: None, stand_in: true });
-    Ok(Net::new(&spec, &BuildOptions { device: Device::cpu(), seed: 0, synthetic }, true)?)
+    let build = BuildOptions { device: Device::cpu(), seed: 0, synthetic: Some(STAND_IN) };
+    Ok(Net::new(&spec, &build, true)?)
 }

@@ -43,19 +43,14 @@ pub(super) fn synthetic(
 }
 
 /// What stands for the data of a net that is not run, and whose data is therefore not opened.
-pub(super) fn stand_in(
-    asked: Option<Option<[usize; 3]>>,
-    spec: &NetSpec,
-) -> Result<Option<SyntheticData>, Error> {
-    Ok(synthetic(asked, spec)?.or(Some(SyntheticData { shape: None, stand_in: true })))
-}
+pub(super) const STAND_IN: SyntheticData = SyntheticData { shape: None, stand_in: true };
 
 /// The kernels of a net with feature maps of this format, in the arithmetic that is asked for. It is built on the CPU
 /// wherever they are measured, and its data is not opened.
 pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec, format: Format) -> Result<Vec<Kernel>, Error> {
-    let (mut device, synthetic) = (Device::Cpu(Cpu::try_new(None)?), stand_in(run.synthetic, spec)?);
+    let (mut device, synthetic) = (Device::Cpu(Cpu::try_new(None)?), synthetic(run.synthetic, spec)?);
     device.set_format(format);
-    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic };
+    let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: synthetic.or(Some(STAND_IN)) };
     Ok(in_math(Net::new(spec, &build, spec.state.phase == Phase::Train)?.kernels(), run.math))
 }
 

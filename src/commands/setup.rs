@@ -2,7 +2,7 @@
 
 use super::batch::BatchSearch;
 use super::budget::{Budget, Goal};
-use super::inputs::{in_math, ranks_note, refuse, stand_in, synthetic, warn};
+use super::inputs::{STAND_IN, in_math, ranks_note, refuse, synthetic, warn};
 use super::origin::Origin;
 use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
 use crate::report::{Header, NetReport, Subject};
@@ -100,10 +100,7 @@ impl Session {
         let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
         batches.iter().for_each(|report| spec.set_mini_batch(report.largest));
         let options = request.planning.options(origin.on_gpu(), None)?;
-        let synthetic = match is_run {
-            true => synthetic(request.run.synthetic, &spec)?,
-            false => stand_in(request.run.synthetic, &spec)?,
-        };
+        let synthetic = synthetic(request.run.synthetic, &spec)?.or((!is_run).then_some(STAND_IN));
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
         let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
         let chosen = [layout, ranks_note(request.group.share(), &net)].into_iter().flatten();
@@ -350,7 +347,7 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         Phase::Train => request.planning.memory_policy.unwrap_or(MemoryPolicy::Joint),
         Phase::Test => MemoryPolicy::Keep,
     };
-    let synthetic = stand_in(request.run.synthetic, spec)?;
+    let synthetic = synthetic(request.run.synthetic, spec)?.or(Some(STAND_IN));
     let search = BatchSearch {
         spec: spec.clone(),
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },

@@ -1,6 +1,6 @@
 //! `microbatch tune`: AccUDNN's largest mini-batch in a budget of memory, and its learning rate.
 
-use super::inputs::{in_math, net_spec, refuse, stand_in};
+use super::inputs::{STAND_IN, in_math, net_spec, refuse, synthetic};
 use super::origin::Origin;
 use super::setup::{Request, Session};
 use super::{batch::BatchSearch, budget::Goal, draw::plot, time::timed};
@@ -69,7 +69,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let mut console = Console::new(run.json);
     let ranks = (&Group::default(), None);
     origin.settle_layout((run, planning), &spec, ranks, &console)?;
-    let synthetic = stand_in(run.synthetic, &spec)?;
+    let synthetic = synthetic(run.synthetic, &spec)?.or(Some(STAND_IN));
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
     let rates = origin.rates();
