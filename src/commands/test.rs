@@ -110,9 +110,6 @@ fn classified(spec: &NetSpec) -> Result<[String; 2], Error> {
     Ok([layer.bottoms[0].clone(), layer.bottoms[1].clone()])
 }
 
-/// The means of a net's outputs, and over how many mini-batches.
-type Tested = (Vec<TestOutput>, usize);
-
 /// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is
 /// stopped. Counts what each sample is taken for, if there are blobs for that, once for each.
 fn mean_outputs(
@@ -120,7 +117,7 @@ fn mean_outputs(
     (iterations, again): (usize, usize),
     classified: Option<&[String; 2]>,
     console: &mut Console,
-) -> Result<(Tested, Option<Confusion>), Error> {
+) -> Result<((Vec<TestOutput>, usize), Option<Confusion>), Error> {
     let mut confusion = classified.map(|_| Confusion::default());
     let bar = progress::bar(iterations as u64, "testing");
     let stop = stop()?;
