@@ -5,7 +5,6 @@ mod environment;
 mod examples;
 mod measuring;
 mod planning;
-mod preload;
 #[cfg(test)]
 mod tests;
 mod training;
@@ -15,7 +14,6 @@ pub use data::{DataCommand, InitArgs, RenderArgs};
 pub use environment::Environment;
 pub use measuring::MeasuringArgs;
 pub use planning::PlanningArgs;
-pub use preload::PreloadArgs;
 pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, TrainedArgs};
 
 pub use values::{Batch, Link};
@@ -23,8 +21,8 @@ pub use values::{Batch, Link};
 use crate::shapes::{ShapeSpec, parse_shape};
 use crate::{Error, device};
 use clap::{Args, Parser, Subcommand};
-use planner::{BatchSizePolicy, ConvOp, Math};
-use std::path::PathBuf;
+use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
+use std::{ffi::OsString, path::PathBuf};
 use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::Phase;
 use values::{batch, convexity, count, drawing, image_shape, link, one_of, op, positive, seed, threads};
@@ -347,6 +345,20 @@ pub struct FiguresArgs {
     pub csv: bool,
     #[command(flatten)]
     pub(crate) measuring: MeasuringArgs,
+}
+
+/// `microbatch run`.
+#[derive(Clone, Debug, Args)]
+pub struct PreloadArgs {
+    /// Workspace of a convolution for which the program gives none [default: 64MiB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub workspace_limit: Option<Bytes>,
+    /// What every convolution got, when the program ends: a file, JSON if it is called .json [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<OsString>,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub program: Vec<OsString>,
 }
 
 /// The default seed: runs are alike unless they are given different ones.

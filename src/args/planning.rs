@@ -12,8 +12,7 @@ use planner::{BatchSizePolicy, Bytes, PlanOptions, WdSolver, WorkspacePolicy};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Planning")]
 pub struct PlanningArgs {
-    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB, on a CPU
-    /// 16MiB]
+    /// Workspace of each kernel (wr), or of the arena that all share (ws) [default: 64MiB, on a CPU 16MiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, group = "limit")]
     pub workspace_limit: Option<Bytes>,
     /// Workspace of all kernels together; means wd unless --workspace-policy says ws
@@ -36,9 +35,8 @@ pub struct PlanningArgs {
     /// How kernels get workspace: wr, wd, or ws, where the total is one arena that all kernels share [default: wr]
     #[arg(long, value_name = "POLICY")]
     pub workspace_policy: Option<WorkspacePolicy>,
-    /// What divides the total of wd: exact, a method of our own, or ilp, as in the paper, which takes
-    /// minutes for deep nets; both find the best division
-    /// [default: exact]
+    /// What divides the total of wd: exact, a method of our own, or ilp, as in the paper, which takes minutes for deep
+    /// nets; both find the best division [default: exact]
     #[arg(long, value_name = "SOLVER")]
     pub wd_solver: Option<WdSolver>,
     /// Micro-batch sizes to use: undivided, powerOfTwo, adaptive or all [default: powerOfTwo]
