@@ -29,8 +29,7 @@ impl Curve {
     /// The time of all that `curves` tell of, each under the same limit: it begins where the last of them does.
     pub fn sum(curves: &[Self]) -> Self {
         let numbered = curves.iter().enumerate();
-        let points =
-            numbered.flat_map(|(curve, Self { points })| points.iter().map(move |point| (curve, point)));
+        let points = numbered.flat_map(|(curve, Self { points })| std::iter::repeat(curve).zip(points));
         let mut points: Vec<(usize, &Cost)> = points.collect();
         points.sort_by_key(|(_, point)| point.workspace);
         // Of each curve, under the limit that is reached.

@@ -94,9 +94,9 @@ pub fn desirable_set<'a>(
         sweep.admit(index);
         let workspace = |index: usize| sweep.micros.get(index).map(|micro| micro.workspace);
         // Those that need as much are admitted together.
-        if workspace(index) != workspace(index + 1) && sweep.fastest().time_ms() < fastest_ms {
+        if workspace(index) != workspace(index + 1) && faster(sweep.fastest().time_ms(), fastest_ms) {
             fastest_ms = sweep.fastest().time_ms();
-            set.insert(sweep.configuration());
+            set.points.push(sweep.configuration());
         }
     }
     set
@@ -127,11 +127,8 @@ impl<'a> Sweep<'a> {
 
     /// The case with the fastest covering; of equals the first.
     fn fastest(&self) -> &Case {
-        let fastest = self
-            .cases
-            .iter()
-            .reduce(|known, case| if faster(case.time_ms(), known.time_ms()) { case } else { known });
-        fastest.expect("there is the case in which nothing is shared")
+        let best = |known, case| if faster(Case::time_ms(case), Case::time_ms(known)) { case } else { known };
+        self.cases.iter().reduce(best).expect("there is the case in which nothing is shared")
     }
 
     /// The fastest configuration; there is one if its time is finite.
@@ -154,21 +151,15 @@ impl<'a> Sweep<'a> {
 /// Makes every algorithm share the same with all its micro-batches, and returns those that share something, with their
 /// fixed costs.
 fn agree(micros: &mut [Cow<'_, Measurement>]) -> (Vec<Algorithm>, Vec<f64>) {
-    let mut least: BTreeMap<&Algorithm, f64> = BTreeMap::new();
-    if micros.iter().any(|micro| micro.shared_ms > 0.0) {
-        for micro in micros.iter() {
-            let shared_ms = least.entry(&micro.algorithm).or_insert(f64::INFINITY);
-            *shared_ms = shared_ms.min(micro.shared_ms);
-        }
+    let mut least: BTreeMap<Algorithm, f64> = BTreeMap::new();
+    for micro in micros.iter() {
+        let shared_ms = least.entry(micro.algorithm.clone()).or_insert(f64::INFINITY);
+        *shared_ms = shared_ms.min(micro.shared_ms);
     }
-    let mut sharing: Vec<(Algorithm, f64)> = least
-        .into_iter()
-        .filter(|&(_, ms)| ms > 0.0)
-        .map(|(algorithm, ms)| (algorithm.clone(), ms))
-        .collect();
+    let mut sharing: Vec<(Algorithm, f64)> = least.into_iter().filter(|&(_, ms)| ms > 0.0).collect();
     sharing.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     sharing.truncate(MOST_SHARING);
-    for micro in micros.iter_mut() {
+    for micro in micros {
         let known = sharing.iter().find(|(algorithm, _)| *algorithm == micro.algorithm);
         let agreed_ms = known.map_or(0.0, |&(_, ms)| ms);
         if micro.shared_ms != agreed_ms {

@@ -36,24 +36,16 @@ struct Step {
     to: usize,
     workspace: i64,
     saved_ms: f64,
-}
-
-impl Step {
-    fn saved_per_byte(&self) -> f64 {
-        self.saved_ms / self.workspace as f64
-    }
+    saved_per_byte: f64,
 }
 
 impl Relaxation {
-    /// Relaxes the division of `total` among `groups`; `None` if not even the least workspaces fit.
+    /// Relaxes the division of `total` among `groups`, by the steps of all hulls in order of what they save per byte;
+    /// `None` if not even the least workspaces fit.
     pub(crate) fn new(groups: &[Vec<Cost>], total: Bytes) -> Option<Self> {
         let total = i64::try_from(total.0).unwrap_or(i64::MAX);
-        let (fronts, used, time_ms) = least(groups, total)?;
-        (used <= total).then(|| Self::descend(fronts, total, total - used, time_ms))
-    }
-
-    /// Takes the steps of all hulls in order of what they save per byte.
-    fn descend(fronts: Vec<Vec<Point>>, total: i64, mut free: i64, mut time_ms: f64) -> Self {
+        let (fronts, used, mut time_ms) = least(groups, total)?;
+        let mut free = (used <= total).then(|| total - used)?;
         let mut position = vec![0; fronts.len()];
         let mut blocked = vec![false; fronts.len()];
         let mut relaxed = None;
@@ -67,7 +59,7 @@ impl Relaxation {
                 position[step.group] = step.to;
             } else {
                 blocked[step.group] = true;
-                let price = step.saved_per_byte();
+                let price = step.saved_per_byte;
                 relaxed.get_or_insert_with(|| (position.clone(), price, time_ms - price * free as f64));
             }
         }
@@ -75,7 +67,7 @@ impl Relaxation {
             let sum = std::iter::zip(&fronts, &position).map(|(front, &at)| front[at].time_ms).sum();
             (position.clone(), 0.0, sum)
         });
-        Self { total, fronts, base, greedy: position, price, lower_bound_ms }
+        Some(Self { total, fronts, base, greedy: position, price, lower_bound_ms })
     }
 
     /// Sum of times at these positions.
@@ -138,10 +130,9 @@ fn least(groups: &[Vec<Cost>], total: i64) -> Option<(Vec<Vec<Point>>, i64, f64)
 
 /// The alternatives within `total` that are faster than every one with less workspace.
 fn front(group: &[Cost], total: i64) -> Vec<Point> {
-    let within = group.iter().enumerate().filter_map(|(index, alternative)| {
-        let workspace =
-            i64::try_from(alternative.workspace.0).ok().filter(|&workspace| workspace <= total)?;
-        Some(Point { workspace, time_ms: alternative.time_ms, index })
+    let within = group.iter().enumerate().filter_map(|(index, &Cost { time_ms, workspace })| {
+        let workspace = i64::try_from(workspace.0).ok().filter(|&workspace| workspace <= total)?;
+        Some(Point { workspace, time_ms, index })
     });
     let mut points: Vec<Point> = within.collect();
     points.sort_by(|a, b| a.workspace.cmp(&b.workspace).then(a.time_ms.total_cmp(&b.time_ms)));
@@ -161,12 +152,12 @@ fn steps(fronts: &[Vec<Point>]) -> Vec<Step> {
         let corners = hull(front);
         steps.extend(corners.windows(2).map(|pair| {
             let (from, to) = (front[pair[0]], front[pair[1]]);
-            let workspace = to.workspace - from.workspace;
-            Step { group, to: pair[1], workspace, saved_ms: from.time_ms - to.time_ms }
+            let (workspace, saved_ms) = (to.workspace - from.workspace, from.time_ms - to.time_ms);
+            Step { group, to: pair[1], workspace, saved_ms, saved_per_byte: saved_ms / workspace as f64 }
         }));
     }
     // Stable, so that equal steps stay in order of group and workspace.
-    steps.sort_by(|a, b| b.saved_per_byte().total_cmp(&a.saved_per_byte()));
+    steps.sort_by(|a, b| b.saved_per_byte.total_cmp(&a.saved_per_byte));
     steps
 }
 

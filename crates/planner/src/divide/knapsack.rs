@@ -16,8 +16,7 @@ use crate::model::{Bytes, Cost, faster};
 pub fn divide_exact(groups: &[Vec<Cost>], total: Bytes) -> Option<Division> {
     let relaxation = Relaxation::new(groups, total)?;
     let best_ms = relaxation.time_ms(&relaxation.greedy);
-    let search = Search { relaxation: &relaxation, best_ms, best: None, changes: Vec::new() };
-    let positions = search.run();
+    let positions = Search { relaxation: &relaxation, best_ms, best: None, changes: Vec::new() }.run();
     Some(Division::new(groups, relaxation.picks(&positions), relaxation.lower_bound_ms))
 }
 
@@ -82,14 +81,11 @@ impl Search<'_> {
 
     /// The groups that the best known division leaves in doubt, those nearest to the price of a byte first.
     fn core(&self) -> Vec<CoreGroup> {
-        let groups = std::iter::zip(&self.relaxation.fronts, &self.relaxation.base).enumerate();
-        let mut core: Vec<CoreGroup> = groups
-            .map(|(group, (front, &base))| {
-                CoreGroup::new(group, self.relaxation.open(front, base, self.best_ms))
-            })
-            .filter(|group| group.offers.len() > 1)
-            .collect();
-        let price = self.relaxation.price;
+        let Relaxation { fronts, base, price, .. } = self.relaxation;
+        let groups = std::iter::zip(fronts, base).enumerate().map(|(group, (front, &base))| {
+            CoreGroup::new(group, self.relaxation.open(front, base, self.best_ms))
+        });
+        let mut core: Vec<CoreGroup> = groups.filter(|group| group.offers.len() > 1).collect();
         let distance =
             |group: &CoreGroup| (price - group.rates.best_saving).min(group.rates.least_loss - price);
         core.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
@@ -131,9 +127,9 @@ impl Search<'_> {
 
     /// The greedy positions, or those of the better division that was found.
     fn positions(&self) -> Vec<usize> {
-        let Some(best) = self.best else { return self.relaxation.greedy.clone() };
-        let mut positions = self.relaxation.base.clone();
-        let mut next = Some(best);
+        let mut next = self.best;
+        let Relaxation { base, greedy, .. } = self.relaxation;
+        let mut positions = if next.is_some() { base.clone() } else { greedy.clone() };
         while let Some(Change { before, group, position }) = next {
             positions[group] = position;
             next = before.map(|index| self.changes[index]);

@@ -3,8 +3,8 @@
 use crate::synthetic::*;
 use planner::*;
 
-fn point(time_ms: f64, workspace: u64) -> Configuration {
-    Configuration::undivided(Measurement {
+fn point(time_ms: f64, workspace: u64) -> Measurement {
+    Measurement {
         algorithm: "A".into(),
         micro_batch: 1,
         time_ms,
@@ -12,25 +12,21 @@ fn point(time_ms: f64, workspace: u64) -> Configuration {
         workspace: Bytes(workspace),
         max_error: 0.0,
         deterministic: true,
-    })
+    }
 }
 
-fn random_points(seed: u64, count: usize, grid: u64) -> Vec<Configuration> {
+fn random_points(seed: u64, count: usize, grid: u64) -> Vec<Measurement> {
     let mut random = Random(seed);
     (0..count).map(|_| point(random.below(grid) as f64, random.below(grid))).collect()
 }
 
-fn set(points: &[Configuration]) -> DesirableSet {
-    let mut set = DesirableSet::default();
-    for point in points {
-        set.insert(point.clone());
-    }
-    set
+fn set(points: &[Measurement]) -> DesirableSet {
+    desirable_set(points, 1, Bytes::MAX)
 }
 
 /// The distinct (time, workspace) pairs that no other pair dominates.
-fn undominated(points: &[Configuration]) -> Vec<(f64, Bytes)> {
-    let pair = |point: &Configuration| (point.time_ms(), point.workspace());
+fn undominated(points: &[Measurement]) -> Vec<(f64, Bytes)> {
+    let pair = |point: &Measurement| (point.time_ms, point.workspace);
     let better = |a: (f64, Bytes), b: (f64, Bytes)| a != b && a.0 <= b.0 && a.1 <= b.1;
     let mut best: Vec<(f64, Bytes)> =
         points.iter().map(pair).filter(|&b| !points.iter().any(|a| better(pair(a), b))).collect();
@@ -42,9 +38,9 @@ fn undominated(points: &[Configuration]) -> Vec<(f64, Bytes)> {
 #[test]
 fn ten_thousand_random_points_leave_exactly_the_undominated_ones() {
     // The coarse grid is rich in ties, the fine one in points of the front; the last has both on a slope.
-    let sloped = |point: &Configuration| {
-        let rest = 10_000.0 - point.workspace().0 as f64;
-        self::point(rest + point.time_ms(), point.workspace().0)
+    let sloped = |point: &Measurement| {
+        let rest = 10_000.0 - point.workspace.0 as f64;
+        self::point(rest + point.time_ms, point.workspace.0)
     };
     let fine = random_points(4, 10_000, 10_000);
     let slope = random_points(5, 10_000, 300).iter().map(sloped).collect();
@@ -69,10 +65,7 @@ fn the_fastest_within_a_limit_is_the_last_that_fits() {
 }
 
 #[test]
-fn the_first_of_two_equal_points_stays() {
-    let mut set = DesirableSet::default();
-    assert!(set.insert(point(1.0, 1)));
-    assert!(!set.insert(point(1.0, 1)) && !set.insert(point(1.0, 2)) && !set.insert(point(2.0, 1)));
-    assert!(set.insert(point(0.5, 1)));
-    assert_eq!(set.len(), 1);
+fn of_equal_points_one_stays() {
+    let set = set(&[point(1.0, 1), point(1.0, 1), point(1.0, 2), point(2.0, 1), point(0.5, 1)]);
+    assert_eq!((set.len(), set[0].time_ms()), (1, 0.5));
 }
