@@ -53,8 +53,8 @@ impl BudgetReport {
         };
         // Segments lie beside everything else, all the time.
         let wd_total = budget.saturating_sub(room.least());
-        let divided =
-            PlanOptions { workspace_policy: WorkspacePolicy::Wd, limit: wd_total, ..plan.options.clone() };
+        let workspace_policy = WorkspacePolicy::Wd;
+        let divided = PlanOptions { workspace_policy, limit: wd_total, ..plan.options.clone() };
         let taken: Vec<Bytes> = plan.kernels.iter().map(|planned| planned.workspace).collect();
         let curve = room.budget_curve(fronts);
         Self {
@@ -81,10 +81,8 @@ impl fmt::Display for BudgetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { budget, arena, without_workspace, smallest_limit, largest_limit, .. } = self;
         write!(f, "Device memory {budget}: the plan takes {arena}, {without_workspace} without workspace; ")?;
-        writeln!(
-            f,
-            "each kernel may have what is free at its own step, {smallest_limit} to {largest_limit}"
-        )?;
+        let limits = format!("{smallest_limit} to {largest_limit}");
+        writeln!(f, "each kernel may have what is free at its own step, {limits}")?;
         let mut table = Table::new(["in the same memory", ">ms", ">this is faster by"]);
         table.row(["WS by the schedule (this plan)", &ms(self.time_ms), ""]);
         let wr = match self.wr_limit {

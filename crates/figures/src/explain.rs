@@ -3,8 +3,8 @@
 use crate::number::{ms, price};
 use crate::{budget::BudgetReport, table::Table};
 use planner::{
-    Bytes, Configuration, CostTable, Curve, DesirableSet, Explanation, Fronts, Kernel, Plan, PlanError,
-    PlannedKernel, WorkspacePolicy,
+    Bytes, CostTable, Curve, DesirableSet, Explanation, Fronts, Kernel, Plan, PlanError, PlannedKernel,
+    WorkspacePolicy,
 };
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt};
@@ -119,7 +119,7 @@ pub fn front_table(front: &DesirableSet, chosen: Option<usize>) -> Table {
     for (place, configuration) in front.iter().enumerate() {
         let mark = if Some(place) == chosen { "chosen" } else { "" };
         let (workspace, time_ms) = (configuration.workspace().to_string(), ms(configuration.time_ms()));
-        table.row([mark.to_owned(), workspace, time_ms, Configuration::to_string(configuration)]);
+        table.row([mark.to_owned(), workspace, time_ms, configuration.to_string()]);
     }
     table
 }

@@ -1,8 +1,7 @@
 //! What the planner decides, as tables and sentences.
 //!
 //! Pure as the planner: its values go in, reports come out; no device, no clock, no file. It builds for wasm32, so that
-//! a page shows the words and numbers of the command. A report is plain data: it serialises, sizes as numbers of bytes,
-//! and prints as text.
+//! a page shows the words and numbers of the command. A report is plain data: it serialises, and prints as text.
 //!
 //! ```text
 //! Plan ───────────────► PlanReport ──────┬─► Comparison

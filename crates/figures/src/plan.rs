@@ -70,12 +70,12 @@ pub struct PlanReport {
 impl PlanReport {
     /// Describes `plan`, with the times `measured_ms` of its kernels, in order, if it has run.
     pub fn new(plan: &Plan, measured_ms: &[f64]) -> Self {
-        let measured = measured_ms.iter().copied().map(Some).chain(std::iter::repeat(None));
-        let kernels = plan.kernels.iter().zip(measured);
+        let kernels = plan.kernels.iter().enumerate();
+        let kernel = |(place, planned)| KernelReport::new(planned, measured_ms.get(place).copied());
         Self {
             options: plan.options.clone(),
             prediction: false,
-            kernels: kernels.map(|(planned, measured_ms)| KernelReport::new(planned, measured_ms)).collect(),
+            kernels: kernels.map(kernel).collect(),
             time_ms: plan.time_ms,
             undivided_time_ms: plan.undivided_time_ms,
             gain: plan.gain(),
@@ -107,11 +107,9 @@ impl PlanReport {
             _ => format!("workspace {total}, shared by all kernels (separate ones would take {separate})"),
         };
         let planned = if self.prediction { "predicted" } else { "planned" };
-        let undivided = match (self.undivided_time_ms, self.gain) {
-            (Some(undivided_ms), Some(gain)) => {
-                format!(", undivided {undivided_ms:.1} ms, gain {}", times(gain))
-            }
-            _ => "; not every kernel fits undivided".to_owned(),
+        let undivided = match self.undivided_time_ms.zip(self.gain) {
+            Some((undivided_ms, gain)) => format!(", undivided {undivided_ms:.1} ms, gain {}", times(gain)),
+            None => "; not every kernel fits undivided".to_owned(),
         };
         format!("{planned} {time_ms:.1} ms{undivided}; {workspace}")
     }
@@ -123,14 +121,14 @@ impl fmt::Display for PlanReport {
             return write!(f, "The net has no convolution to plan.");
         }
         writeln!(f, "Convolution kernels ({}):\n{}", self.policies(), kernel_table(&self.kernels))?;
-        if self.options.workspace_policy == WorkspacePolicy::Wd {
-            let total = self.options.limit;
-            write!(f, "  undivided kernels share the same {total}, ")?;
+        let PlanOptions { workspace_policy, limit, wd_solver, .. } = self.options;
+        if workspace_policy == WorkspacePolicy::Wd {
+            write!(f, "  undivided kernels share the same {limit}, ")?;
             writeln!(f, "so that one may have more than in the plan, and be faster")?;
         }
         write!(f, "  total: {}", self.totals())?;
         if let Some(DivisionReport { lower_bound_ms, binaries }) = self.division {
-            let solver = match self.options.wd_solver {
+            let solver = match wd_solver {
                 WdSolver::Exact => "by our exact method",
                 WdSolver::Ilp => "as an ILP by microlp",
             };
@@ -146,8 +144,8 @@ pub fn kernel_table(kernels: &[KernelReport]) -> Table {
     let ran = kernels.iter().any(|kernel| kernel.measured_ms.is_some());
     let run = if ran { &[">run ms", ">deviation"][..] } else { &[] };
     let rest = [">workspace", ">undivided ms", ">gain", ">max rel. error"];
-    let mut table =
-        Table::new(["kernel", "configuration", ">plan ms"].iter().chain(run).chain(&rest).copied());
+    let first = ["kernel", "configuration", ">plan ms"];
+    let mut table = Table::new(first.iter().chain(run).chain(&rest).copied());
     for kernel in kernels {
         let KernelReport { planned, planned_ms, measured_ms, .. } = kernel;
         let mut row = vec![kernel.name(), kernel.division.clone(), ms(*planned_ms)];
@@ -170,13 +168,14 @@ fn explanations(kernels: &[KernelReport]) -> String {
     let is_slower = |kernel: &&KernelReport| kernel.planned.explanation != Explanation::FastestMeasured;
     let slower: Vec<&KernelReport> = kernels.iter().filter(is_slower).collect();
     let width = slower.iter().map(|kernel| kernel.name().len()).max().unwrap_or(0);
-    let mut lines = vec!["Why nothing faster:".to_owned()];
-    lines.extend(slower.iter().map(|kernel| format!("  {:<width$}  {}", kernel.name(), kernel.reason)));
-    let fastest = kernels.len() - slower.len();
-    if fastest > 0 {
-        lines.push(format!("  {fastest} of {} kernels: the fastest measured was chosen", kernels.len()));
+    let mut lines = "Why nothing faster:".to_owned();
+    lines.extend(slower.iter().map(|kernel| format!("\n  {:<width$}  {}", kernel.name(), kernel.reason)));
+    match kernels.len() - slower.len() {
+        0 => lines,
+        fastest => {
+            format!("{lines}\n  {fastest} of {} kernels: the fastest measured was chosen", kernels.len())
+        }
     }
-    lines.join("\n")
 }
 
 /// Two runs of the same net: without and with micro-batches.

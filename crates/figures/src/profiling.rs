@@ -52,11 +52,9 @@ impl fmt::Display for ProfilingReport {
         }
         let busy = if median > NOISY { " (the machine is busy)" } else { "" };
         let (median, largest) = (percent(median), 100.0 * largest);
-        let deciding = match repeated {
-            1 => "the one that decides the plan".to_owned(),
-            _ => format!("the {repeated} that decide the plan"),
-        };
-        write!(f, "\n              remeasured {deciding}: ")?;
+        let deciding =
+            if repeated == 1 { "one that decides".to_owned() } else { format!("{repeated} that decide") };
+        write!(f, "\n              remeasured the {deciding} the plan: ")?;
         write!(f, "median difference {median}, largest {largest:.0} %{busy}")
     }
 }

@@ -40,9 +40,8 @@ impl ScalingReport {
         let alone = step(0.0, 0.0, passes)[0] + rest_ms;
         let point = |gpus: usize| {
             let (steps, [latency_us, gb_per_s]) = (2.0 * (gpus - 1) as f64, link);
-            let latency_ms = steps * latency_us / 1e3;
-            let [end_ms, sums_ms, exposed_ms] =
-                step(latency_ms, steps / gpus as f64 / gb_per_s / 1e6, passes);
+            let ms_per_byte = steps / gpus as f64 / gb_per_s / 1e6;
+            let [end_ms, sums_ms, exposed_ms] = step(steps * latency_us / 1e3, ms_per_byte, passes);
             let step_ms = end_ms + rest_ms;
             ScalingPoint {
                 gpus,

@@ -3,7 +3,7 @@
 use crate::number::{bytes, ms};
 use crate::table::Table;
 use memory::policy::{Fate, MemoryPlan};
-use memory::{Action, Buffer, Outline, StreamKind};
+use memory::{Action, Buffer, Outline, OutlineNode, StreamKind};
 use planner::Bytes;
 use serde::Serialize;
 use std::fmt;
@@ -105,9 +105,8 @@ impl ScheduleReport {
 }
 
 fn layers(outline: &Outline, plan: &MemoryPlan) -> Vec<LayerFate> {
-    let mut layers: Vec<LayerFate> = (outline.nodes.iter())
-        .map(|node| LayerFate { layer: node.name.clone(), ..LayerFate::default() })
-        .collect();
+    let layer = |node: &OutlineNode| LayerFate { layer: node.name.clone(), ..LayerFate::default() };
+    let mut layers: Vec<LayerFate> = outline.nodes.iter().map(layer).collect();
     for &(buffer, bytes, fate) in &plan.fates {
         let layer = &mut layers[maker(outline, buffer)];
         let sum = match fate {
@@ -167,9 +166,8 @@ impl fmt::Display for ScheduleReport {
         let [kept, offloaded, recomputed] = self.totals();
         write!(f, "  of what backward passes see again {kept} stay, {offloaded} are offloaded, ")?;
         writeln!(f, "{recomputed} are computed again in {:.1} ms", self.recomputing_ms)?;
-        let [out, back] =
-            [0, 1].map(|way| format!("{:.1} ms ({:.0} %)", copying_ms[way], 100.0 * occupancy[way]));
-        let waits = ms(self.stall_ms);
+        let way = |way: usize| format!("{:.1} ms ({:.0} %)", copying_ms[way], 100.0 * occupancy[way]);
+        let ([out, back], waits) = ([0, 1].map(way), ms(self.stall_ms));
         writeln!(f, "  copies to the host {out}, back {back}; computation waits {waits} ms for them")?;
         let mut table = Table::new(["layer", ">kept", ">offloaded", ">computed again"]);
         for LayerFate { layer, kept, offloaded, recomputed } in &self.layers {

@@ -18,8 +18,7 @@ pub enum Action {
     Prefetch(Buffer),
     /// Computes nothing, but needs the buffer: until here its place is not freed, and from here on its copy is done.
     Hold(Buffer),
-    /// A repeated forward pass, which restores a buffer that was given up. It changes nothing else: no running
-    /// statistics.
+    /// A repeated forward pass, which restores a buffer that was given up. It changes no running statistics.
     Recompute(usize),
 }
 

@@ -8,8 +8,8 @@
 //! Nets of one solver (training, testing) share parameters by name and, as they never run at the same time, the
 //! transient part. What is offloaded lies in a slab of the host's memory, likewise shared.
 
-use crate::action::{Buffer, Place, Residence};
-use crate::outline::{Outline, Scratch};
+use crate::action::{Buffer, Place};
+use crate::outline::{Outline, OutlineParam, Scratch};
 use crate::placement::{lower_bound, place};
 use crate::schedule::{Schedule, scratch};
 use planner::{ARENA_ALIGNMENT, Bytes};
@@ -97,14 +97,12 @@ impl ArenaLayout {
     /// Lays out the nets of a solver, each with its schedule.
     pub fn new(nets: &[Outline], schedules: Vec<Schedule>) -> Self {
         let (kept, mut report) = Kept::new(nets);
-        let base = kept.end();
-        let nets = nets.iter().enumerate().zip(schedules);
-        let nets: Vec<NetPlaces> =
-            nets.map(|((index, net), schedule)| NetPlaces::new(net, schedule, &kept, index)).collect();
+        let places = |(index, schedule)| NetPlaces::new(&nets[index], schedule, &kept, index);
+        let nets: Vec<NetPlaces> = schedules.into_iter().enumerate().map(places).collect();
         report.nets = nets.iter().map(|net| net.report).collect();
-        report.arena =
-            base + report.staged + report.nets.iter().map(|net| net.transient).max().unwrap_or_default();
-        report.host += report.nets.iter().map(|net| net.slab).max().unwrap_or_default();
+        let largest = |part: fn(&NetMemory) -> Bytes| report.nets.iter().map(part).max().unwrap_or_default();
+        report.arena = kept.end() + report.staged + largest(|net| net.transient);
+        report.host += largest(|net| net.slab);
         Self { nets, report }
     }
 
@@ -137,12 +135,11 @@ impl<'a> Kept<'a> {
         let all = || nets.iter().flat_map(|net| net.params.iter().map(move |param| (net, param)));
         for part in 0..3 {
             for (net, param) in all() {
-                let is_wanted =
-                    [true, param.trained && net.keeps_gradients, param.trained && net.updates][part];
+                let OutlineParam { bytes, copy, trained, history, .. } = *param;
+                let is_wanted = [true, trained && net.keeps_gradients, trained && net.updates][part];
                 let place = &mut params.entry(&param.name).or_default()[part];
                 if is_wanted && place.is_none() {
-                    let parts = [param.bytes + param.copy, param.bytes, param.history];
-                    *place = Some(take(&mut end, parts[part]));
+                    *place = Some(take(&mut end, [bytes + copy, bytes, history][part]));
                 }
             }
         }
@@ -193,24 +190,21 @@ fn take(end: &mut Bytes, bytes: Bytes) -> Spot {
 
 impl NetPlaces {
     fn new(net: &Outline, schedule: Schedule, kept: &Kept<'_>, index: usize) -> Self {
-        let [(buffers, residences), (_, copies)] =
-            [Place::Device, Place::Host].map(|at| schedule.transient(at));
+        let (buffers, residences) = schedule.transient(Place::Device);
         let is_scratch = |at: usize| matches!(buffers[at], Buffer::Scratch(_));
-        // Placing scratch last may need more, and may need less; a plan that was made for a budget fits it in one of the
-        // two ways.
+        // Placing scratch last may need more or less; a plan that was made for a budget fits it in one of the ways.
         let ways = [false, true].map(|last| place(&residences, |at| last && is_scratch(at), 0));
         let device = ways.into_iter().min_by_key(|way| way.len).expect("two");
-        let slab = place(&copies, |_| false, 0);
+        let slab = place(&schedule.transient(Place::Host).1, |_| false, 0);
         let mut next = [device.offsets.iter(), slab.offsets.iter()];
         let base = kept.end();
-        let mut offset =
-            |buffer: Buffer, residence: &Residence| match (kept.spot(index, buffer), residence.place) {
-                (Some(spot), _) => spot.offset,
-                (None, Place::Device) => base + Bytes(*next[0].next().expect("placed")),
-                (None, Place::Host) => Bytes(*next[1].next().expect("placed")),
-            };
+        let mut offset = |buffer: Buffer, at: Place| match (kept.spot(index, buffer), at) {
+            (Some(spot), _) => spot.offset,
+            (None, Place::Device) => base + Bytes(*next[0].next().expect("placed")),
+            (None, Place::Host) => Bytes(*next[1].next().expect("placed")),
+        };
         let all = schedule.buffers.iter();
-        let offsets = all.map(|(buffer, all)| all.iter().map(|one| offset(*buffer, one)).collect()).collect();
+        let offsets = all.map(|(buffer, all)| all.iter().map(|one| offset(*buffer, one.place)).collect());
         let segments = schedule.actions.iter().enumerate().filter_map(|(at, &action)| {
             let Scratch::Segment { offset, bytes } = scratch(net, action) else { return None };
             Some((at, Spot { offset: kept.segments.offset + offset, bytes }))
@@ -228,14 +222,14 @@ impl NetPlaces {
             lower_bound: Bytes(lower_bound(&residences)),
             slab: Bytes(slab.len),
         };
-        Self { segments: segments.collect(), offsets, report, schedule }
+        Self { offsets: offsets.collect(), segments: segments.collect(), report, schedule }
     }
 
     /// Where `buffer` lies at first.
     pub fn first_spot(&self, buffer: Buffer) -> Option<Spot> {
         let found = self.schedule.find(buffer)?;
-        let (residence, &offset) = (self.schedule.buffers[found].1.first()?, self.offsets[found].first()?);
-        Some(Spot { offset, bytes: residence.bytes })
+        let bytes = self.schedule.buffers[found].1.first()?.bytes;
+        Some(Spot { offset: *self.offsets[found].first()?, bytes })
     }
 
     /// Where `buffer` lies in `place` at action `at`; nothing if it does not.
@@ -246,8 +240,7 @@ impl NetPlaces {
         let found = self.schedule.find(buffer)?;
         let residences = self.schedule.buffers[found].1.iter().zip(&self.offsets[found]);
         // The last of them: an action that brings a buffer back, or fills it again, means what it fills.
-        let mut there =
-            residences.rev().filter(|(residence, _)| residence.place == place && residence.holds(at));
+        let mut there = residences.rev().filter(|(one, _)| one.place == place && one.holds(at));
         there.next().map(|(residence, &offset)| Spot { offset, bytes: residence.bytes })
     }
 }

@@ -1,5 +1,4 @@
-//! The memory of one iteration of a net, as plain data: what is done in which order, what every action needs, and where
-//! it lies.
+//! The memory of an iteration of a net, as plain data: what is done in which order, with what, and where that lies.
 //!
 //! ```text
 //! Outline ──► Schedule (actions, residences, waits) ──► ArenaLayout (an offset for each residence)

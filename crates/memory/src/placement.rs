@@ -70,11 +70,12 @@ pub(crate) fn alive<'a>(buffers: impl Iterator<Item = &'a Residence> + Clone) ->
         changes[buffer.first][0] += len;
         changes[buffer.last + 1][1] += len;
     }
-    let sums = changes.iter().scan(0, |alive, [born, died]| {
-        *alive = *alive + born - died;
-        Some(*alive)
-    });
-    sums.collect()
+    let mut alive = 0;
+    let sum = |[born, died]: [u64; 2]| {
+        alive = alive + born - died;
+        alive
+    };
+    changes.into_iter().map(sum).collect()
 }
 
 /// A buffer that has its place.
@@ -146,11 +147,8 @@ impl Placed {
 
     fn insert(&mut self, block: Block) {
         let next = self.runs.partition_point(|run| run.blocks[0].offset < block.offset);
-        if self.runs.is_empty() {
-            return self.runs.push(Run::new(vec![block]));
-        }
         let at = next.saturating_sub(1);
-        let run = &mut self.runs[at];
+        let Some(run) = self.runs.get_mut(at) else { return self.runs.push(Run::new(vec![block])) };
         run.widen(&block);
         run.blocks.insert(run.blocks.partition_point(|other| other.offset < block.offset), block);
         if run.blocks.len() > RUN {

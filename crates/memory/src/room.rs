@@ -32,22 +32,20 @@ impl Room {
     /// # Panics
     /// If a kernel is of another net.
     pub fn new(nets: &[Outline], net: usize, kernels: &[Kernel]) -> Self {
+        let names = nets[net].nodes.iter().map(|node| node.name.as_str());
+        let nodes: HashMap<&str, usize> = names.zip(0..).collect();
         let mut nets: Vec<Outline> = nets.to_vec();
-        let names = nets[net].nodes.iter().map(|node| node.name.clone());
-        let nodes: HashMap<String, usize> = names.zip(0..).collect();
-        let pass = |kernel: &Kernel| usize::from(kernel.id.op != ConvOp::Forward);
-        let steps = kernels.iter().map(|kernel| (nodes[&kernel.name], pass(kernel)));
-        let steps: Vec<(usize, usize)> = steps.collect();
-        for &(node, pass) in &steps {
+        let actions = kernels.iter().map(|kernel| {
+            let (node, pass) = (nodes[&*kernel.name], usize::from(kernel.id.op != ConvOp::Forward));
             nets[net].nodes[node].scratch[pass] = Scratch::default();
-        }
+            [Action::Forward(node), Action::Backward(node)][pass]
+        });
+        let actions: Vec<Action> = actions.collect();
         let schedule = Schedule::plain(&nets[net]);
-        let beside = Beside::new(&schedule);
         let order: HashMap<Action, usize> = schedule.actions.iter().copied().zip(0..).collect();
-        let action = |&(node, pass): &(usize, usize)| [Action::Forward(node), Action::Backward(node)][pass];
+        let beside = Beside::new(&schedule);
         let alive = alive(beside.residences.iter());
-        let actions: Vec<_> =
-            steps.iter().map(|step| order[&action(step)]).map(|at| (at, alive[at])).collect();
+        let actions = actions.iter().map(|action| order[action]).map(|at| (at, alive[at])).collect();
         Self { base: ArenaLayout::base(&nets).0, beside, actions }
     }
 
@@ -67,8 +65,7 @@ impl Room {
         largest(&self.beside.holes(self.actions[kernel].0), budget.saturating_sub(Bytes(self.base)))
     }
 
-    /// What each kernel may have within `budget`, so that all of them can have the fastest configurations of `fronts`
-    /// that this admits.
+    /// What each kernel may have within `budget`, so that all can have the fastest of `fronts` that this admits.
     pub fn limits(&self, fronts: &Fronts, budget: Bytes) -> Vec<Bytes> {
         let limit = if self.enough_budget(fronts) <= budget { Self::free } else { Self::limit };
         (0..self.actions.len()).map(|kernel| limit(self, kernel, budget)).collect()
@@ -85,13 +82,11 @@ impl Room {
         self.least().max(Bytes(self.base + lowest_end(&self.beside.holes(self.actions[kernel].0), workspace)))
     }
 
-    /// The smallest budget with a plan of `fronts`, those of the kernels, and the kernel that sets it, unless it is what
-    /// lies beside workspaces.
+    /// The smallest budget with a plan of `fronts`, those of the kernels, and the kernel that sets it, if one does.
     pub fn smallest_budget<'f>(&self, fronts: &'f Fronts) -> (Bytes, Option<&'f Kernel>) {
         let mut needs = (self.least(), None);
         for (index, (kernel, set)) in fronts.iter().enumerate() {
-            let workspace = set.first().map(Configuration::workspace).unwrap_or_default();
-            let budget = self.budget(index, workspace);
+            let budget = self.budget(index, set.first().map_or(Bytes::ZERO, Configuration::workspace));
             if budget > needs.0 {
                 needs = (budget, Some(kernel));
             }
@@ -102,8 +97,7 @@ impl Room {
 
     /// The budget in which every kernel can have its fastest configuration.
     pub fn enough_budget(&self, fronts: &Fronts) -> Bytes {
-        let fastest =
-            fronts.iter().map(|(_, set)| set.last().map(Configuration::workspace).unwrap_or_default());
+        let fastest = fronts.iter().map(|(_, set)| set.last().map_or(Bytes::ZERO, Configuration::workspace));
         self.takes(&fastest.collect::<Vec<_>>())
     }
 
@@ -136,8 +130,7 @@ impl Beside {
         Self { buffers, residences, placement }
     }
 
-    /// What it takes with these workspaces, by action, in the better of the two ways of [`ArenaLayout`], or no more than
-    /// `enough`.
+    /// What it takes with these workspaces, by action, in the better way of [`ArenaLayout`], or no more than `enough`.
     pub(crate) fn takes(&self, at: &[(usize, Bytes)], enough: Bytes) -> Bytes {
         let ends = at.iter().map(|&(at, workspace)| lowest_end(&self.holes(at), workspace));
         let last = Bytes(ends.fold(self.placement.len, u64::max));
@@ -157,9 +150,8 @@ impl Beside {
     pub(crate) fn holes(&self, at: usize) -> Vec<(u64, u64)> {
         let alive = std::iter::zip(&self.residences, &self.placement.offsets);
         let alive = alive.filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));
-        let mut taken: Vec<(u64, u64)> =
-            alive.map(|(one, &offset)| (offset, offset + one.bytes.0.next_multiple_of(ALIGNMENT))).collect();
-        taken.extend([(0, 0), (u64::MAX, u64::MAX)]);
+        let taken = alive.map(|(one, &offset)| (offset, offset + one.bytes.0.next_multiple_of(ALIGNMENT)));
+        let mut taken: Vec<(u64, u64)> = taken.chain([(0, 0), (u64::MAX, u64::MAX)]).collect();
         taken.sort_unstable();
         taken.windows(2).map(|pair| (pair[0].1, pair[1].0)).filter(|(first, last)| first < last).collect()
     }

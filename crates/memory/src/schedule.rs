@@ -68,9 +68,8 @@ impl Schedule {
         }
         let buffers = walk.finish();
         let keeps_gradients = outline.keeps_gradients;
-        let mut schedule = Self { waits: Vec::new(), actions, buffers, keeps_gradients };
-        schedule.waits = schedule.find_waits(outline);
-        Ok(schedule)
+        let schedule = Self { waits: Vec::new(), actions, buffers, keeps_gradients };
+        Ok(Self { waits: schedule.find_waits(outline), ..schedule })
     }
 
     /// Passes, or an update, with all that they use side by side and there throughout, whether or not anything has
@@ -110,7 +109,7 @@ impl Schedule {
     /// What comes and goes in `place`: each residence, with the buffer that has it.
     pub(crate) fn transient(&self, place: Place) -> (Vec<Buffer>, Vec<Residence>) {
         let transient = self.buffers.iter().filter(|&&(buffer, _)| !self.outlives(buffer));
-        let each = transient.flat_map(|(buffer, all)| all.iter().map(move |&one| (*buffer, one)));
+        let each = transient.flat_map(|(buffer, all)| all.iter().map(|&one| (*buffer, one)));
         each.filter(|(_, one)| one.place == place).unzip()
     }
 
@@ -244,13 +243,12 @@ impl Walk<'_> {
             flows_on[value.root] = true;
         }
         for (id, value) in values.iter().enumerate() {
-            if value.output && !values[value.root].constant {
-                self.current(Buffer::Data(value.root), Place::Device)
-                    .into_iter()
-                    .for_each(|last| last.last = end);
-            }
-            if value.root == id && !flows_on[id] {
-                self.current(Buffer::Diff(id), Place::Device).into_iter().for_each(|last| last.last = end);
+            let is_read = value.output && !values[value.root].constant;
+            let is_sink = value.root == id && !flows_on[id];
+            for (stays, buffer) in [(is_read, Buffer::Data(value.root)), (is_sink, Buffer::Diff(id))] {
+                if stays && let Some(there) = self.current(buffer, Place::Device) {
+                    there.last = end;
+                }
             }
         }
         let constants = (0..values.len()).filter(|&id| values[id].constant).map(Buffer::Constant);
@@ -298,10 +296,8 @@ impl Outline {
             let size = size(&self.params[param]);
             (bytes, left) = (bytes + size, left - size);
         }
-        (
-            if self.updates { after } else { vec![None; after.len()] },
-            self.updates.then_some(Action::Update(0, end)),
-        )
+        let after = if self.updates { after } else { vec![None; after.len()] };
+        (after, self.updates.then_some(Action::Update(0, end)))
     }
 
     /// The size of a buffer.
@@ -327,11 +323,10 @@ pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
 /// The transient buffers that an action, at `index`, uses.
 pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec::IntoIter<(Buffer, Use)> {
     let uses = match action {
-        Action::Forward(node) => forward_uses(outline, index, node, Use::Fill),
-        Action::Recompute(node) if outline.nodes[node].repeats_from_saved => {
-            forward_uses(outline, index, node, Use::Read)
+        Action::Forward(node) | Action::Recompute(node) => {
+            let repeats = matches!(action, Action::Recompute(_)) && outline.nodes[node].repeats_from_saved;
+            forward_uses(outline, index, node, if repeats { Use::Read } else { Use::Fill })
         }
-        Action::Recompute(node) => forward_uses(outline, index, node, Use::Fill),
         Action::Backward(node) => backward_uses(outline, index, node),
         Action::Hold(buffer) => vec![(buffer, Use::Read)],
         Action::Update(first, end) => gradients(outline, first..end, Use::Read).collect(),
@@ -342,16 +337,15 @@ pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec:
 
 /// The uses of a forward pass, and how it uses what is saved.
 fn forward_uses(outline: &Outline, index: usize, node: usize, saved: Use) -> Vec<(Buffer, Use)> {
+    let (id, node, values) = (node, &outline.nodes[node], &outline.values);
     let mut uses = Vec::new();
-    uses.extend(
-        outline.nodes[node].bottoms.iter().map(|&id| (Buffer::Data(outline.values[id].root), Use::Read)),
-    );
-    uses.extend(outline.nodes[node].tops.iter().map(|&id| match outline.values[id].root {
+    uses.extend(node.bottoms.iter().map(|&id| (Buffer::Data(values[id].root), Use::Read)));
+    uses.extend(node.tops.iter().map(|&id| match values[id].root {
         root if root == id => (Buffer::Data(id), Use::Fill),
         root => (Buffer::Data(root), Use::Change),
     }));
     uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
-    uses.extend([(Buffer::Saved(node), saved), (Buffer::Scratch(index), Use::Fill)]);
+    uses.extend([(Buffer::Saved(id), saved), (Buffer::Scratch(index), Use::Fill)]);
     uses
 }
 
@@ -359,8 +353,8 @@ fn backward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, U
     let (id, node, values) = (node, &outline.nodes[node], &outline.values);
     let bottoms = node.bottoms_read().iter();
     let tops = node.tops.iter().filter(|_| node.needs_top);
-    let mut uses: Vec<_> =
-        bottoms.chain(tops).map(|&id| (Buffer::Data(values[id].root), Use::Read)).collect();
+    let data = bottoms.chain(tops).map(|&id| (Buffer::Data(values[id].root), Use::Read));
+    let mut uses: Vec<_> = data.collect();
     uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
     let diff = |id: usize, how| (Buffer::Diff(values[id].root), how);
     uses.extend(node.tops.iter().filter(|&&top| values[top].needs_diff).map(|&top| diff(top, Use::Read)));

@@ -52,18 +52,14 @@ impl Call {
     }
 
     pub(crate) fn launch(&self, algorithm: c_int) -> Status {
-        let Self { op, handle: h, descriptors: [a, b, c], convolution: conv, .. } = *self;
-        let Self { scalars: [alpha, beta], operands: [pa, pb, pc], workspace: (ws, len), epilogue, .. } =
-            *self;
+        let Self { handle: h, descriptors: [a, b, c], convolution: conv, operands: [pa, pb, pc], .. } = *self;
+        let Self { op, scalars: [alpha, beta], workspace: (ws, len), epilogue, .. } = *self;
+        let name = format!("cudnnConvolution{op}");
         // SAFETY: `new`'s promise; a micro-batch lies within the operands, as its samples are some of theirs. cuDNN
         // checks the size of the workspace. The work goes to the handle's stream, like all that its caller launches.
         unsafe {
             match epilogue {
-                None => call!(
-                    cudnn,
-                    &format!("cudnnConvolution{op}"),
-                    (h, alpha, a, pa, b, pb, conv, algorithm, ws, len, beta, c, pc)
-                ),
+                None => call!(cudnn, &name, (h, alpha, a, pa, b, pb, conv, algorithm, ws, len, beta, c, pc)),
                 Some([z, pz, bias, pbias, activation]) => call!(
                     cudnn,
                     "cudnnConvolutionBiasActivationForward",

@@ -56,11 +56,9 @@ pub(crate) unsafe fn configured(plan: Raw, config: Raw) -> Option<()> {
 /// # Safety
 /// The descriptor is alive, and there is room for as many elements of this type.
 unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut T) -> Option<i64> {
-    let (mut count, values) = (0i64, (&raw mut *values).cast::<c_void>());
+    let (mut count, to) = (0i64, (&raw mut *values).cast::<c_void>());
     // SAFETY: the caller's promise.
-    let is_read =
-        unsafe { done!("cudnnBackendGetAttribute", (from, name, of_type, most, &raw mut count, values)) };
-    is_read.then_some(count)
+    unsafe { done!("cudnnBackendGetAttribute", (from, name, of_type, most, &mut count, to)) }.then_some(count)
 }
 
 /// A variant pack with the operands of a call, by their names, and its workspace.
@@ -111,12 +109,10 @@ pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
         };
         packed.as_ref().is_some_and(executes)
     };
-    let timed = match fastest {
-        Some(fastest) => {
-            Some(in_turn(signature.device, || side_by_side_ms(&call, fastest, own_bytes, launch))?)
-        }
-        None => None,
-    };
+    let mut timed = None;
+    if let Some(fastest) = fastest {
+        timed = Some(in_turn(signature.device, || side_by_side_ms(&call, fastest, own_bytes, launch))?);
+    }
     let own = timed.map(|[engine_ms, _]| ("an engine", engine_ms));
     let (ours, chosen) = choose(&signature, &planned, limit, own, timed.map(|[_, plan_ms]| plan_ms))?;
     let own_ms = timed.map_or(0.0, |[engine_ms, plan_ms]| engine_ms * chosen.time_ms() / plan_ms);

@@ -64,8 +64,7 @@ pub(crate) unsafe fn set(descriptor: Raw, name: c_int, of_type: c_int, count: i6
         _ => 4,
     };
     // SAFETY: the caller's promise.
-    let bytes =
-        unsafe { slice::from_raw_parts(values.cast::<u8>(), usize::try_from(count).unwrap_or(0) * size) };
+    let bytes = unsafe { slice::from_raw_parts(values.cast(), usize::try_from(count).unwrap_or(0) * size) };
     let whole = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | i64::from(byte));
     let values: Vec<i64> = bytes.chunks_exact(size).map(whole).collect();
     let mut nodes = lock(&NODES);
@@ -80,9 +79,9 @@ pub(crate) unsafe fn set(descriptor: Raw, name: c_int, of_type: c_int, count: i6
 /// Heuristics have filled these descriptors with configurations of engines for their graph.
 pub(crate) fn suggested(heuristics: Raw, configs: &[usize]) {
     let mut nodes = lock(&NODES);
-    let graph =
-        nodes.get(&(heuristics as usize)).and_then(|node| node.attributes.get(&HEURISTICS_GRAPH).cloned());
-    let engine = Node { kind: 0, attributes: graph.map(|graph| (ENGINE_GRAPH, graph)).into_iter().collect() };
+    let graph = |node: &Arc<Node>| Some((ENGINE_GRAPH, node.attributes.get(&HEURISTICS_GRAPH)?.clone()));
+    let graph = nodes.get(&(heuristics as usize)).and_then(graph);
+    let engine = Node { kind: 0, attributes: graph.into_iter().collect() };
     let suggestion = BTreeMap::from([(CONFIG_ENGINE, (Vec::new(), vec![Arc::new(engine)]))]);
     for config in configs {
         nodes.entry(*config).and_modify(|node| Arc::make_mut(node).attributes = suggestion.clone());

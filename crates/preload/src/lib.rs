@@ -39,6 +39,14 @@ use planner::ConvOp;
 use std::{ffi::c_int, slice};
 use takeover::{VIRTUAL, taken_over};
 
+/// The status of a call, after whose success there is something to note if it was given what that needs.
+fn noted(status: c_int, is_given: bool, note: impl FnOnce()) -> c_int {
+    if status == SUCCESS && is_given {
+        taken_over(note);
+    }
+    status
+}
+
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
 macro_rules! kind {
     () => {
@@ -153,11 +161,7 @@ export! {
 export! {
     /// Makes a descriptor of an operation graph, of what it consists of, or of what runs it.
     cudnnBackendCreateDescriptor(kind: c_int, made: *mut Raw) as real {
-        let status = real();
-        if status == SUCCESS {
-            taken_over(|| graph::created(*made, kind));
-        }
-        status
+        noted(real(), true, || graph::created(*made, kind))
     }
 }
 
@@ -173,26 +177,19 @@ export! {
 export! {
     /// Sets an attribute of a descriptor.
     cudnnBackendSetAttribute(descriptor, name: c_int, element: c_int, count: i64, values) as real {
-        let status = real();
-        if status == SUCCESS && !values.is_null() {
-            taken_over(|| {
-                graph::set(descriptor, name, element, count, values);
-                let config = || values.cast::<Raw>().read();
-                ((name, count) == (graph::PLAN_CONFIG, 1)).then(|| engine::configured(descriptor, config()));
-            });
-        }
-        status
+        noted(real(), !values.is_null(), || {
+            graph::set(descriptor, name, element, count, values);
+            if (name, count) == (graph::PLAN_CONFIG, 1) {
+                engine::configured(descriptor, values.cast::<Raw>().read());
+            }
+        })
     }
 }
 
 export! {
     /// Checks what is set, and makes it final.
     cudnnBackendFinalize(descriptor) as real {
-        let status = real();
-        if status == SUCCESS {
-            taken_over(|| engine::finalised(descriptor));
-        }
-        status
+        noted(real(), true, || _ = engine::finalised(descriptor))
     }
 }
 
@@ -201,20 +198,15 @@ export! {
     cudnnBackendGetAttribute(descriptor, name: c_int, element: c_int, most: i64, count: *mut i64, values) as real {
         let status = real();
         let filled = if count.is_null() { most } else { most.min(*count) };
-        if status == SUCCESS && !values.is_null() && filled > 0 {
-            taken_over(|| match name {
-                graph::PLAN_WORKSPACE => {
-                    let ours = engine::replaced(descriptor).map(|ours| ours.workspace);
-                    ours.into_iter().for_each(|bytes| values.cast::<i64>().write(bytes as i64));
-                }
-                graph::CONFIG_WORKSPACE => graph::set(descriptor, name, element, 1, values),
-                graph::RESULTS => {
-                    graph::suggested(descriptor, slice::from_raw_parts(values.cast(), filled as usize));
-                }
-                _ => {}
-            });
-        }
-        status
+        noted(status, !values.is_null() && filled > 0, || match name {
+            graph::PLAN_WORKSPACE => {
+                let ours = engine::replaced(descriptor);
+                ours.into_iter().for_each(|ours| values.cast::<i64>().write(ours.workspace as i64));
+            }
+            graph::CONFIG_WORKSPACE => graph::set(descriptor, name, element, 1, values),
+            graph::RESULTS => graph::suggested(descriptor, slice::from_raw_parts(values.cast(), filled as usize)),
+            _ => {}
+        })
     }
 }
 

@@ -37,8 +37,8 @@ pub(crate) struct Plan {
 impl Plan {
     /// For micro-batches of these sizes, before anything is measured; nothing if cuDNN makes no descriptors.
     pub(crate) fn new(signature: Signature, sizes: &[u32], ceiling: usize) -> Option<Self> {
-        let descriptors =
-            sizes.iter().map(|&size| Some((size, signature.descriptors(size)?))).collect::<Option<_>>()?;
+        let descriptors = sizes.iter().map(|&size| Some((size, signature.descriptors(size)?)));
+        let descriptors = descriptors.collect::<Option<_>>()?;
         let (rows, front, promised, calls) = Default::default();
         Some(Self { signature, descriptors, rows, front, ceiling, promised, calls })
     }

@@ -37,15 +37,14 @@ impl Operand {
         const MOST: c_int = 8;
         let [mut dims, mut strides] = from_fn(|_| vec![0; MOST as usize]);
         let (mut dtype, mut rank, mut order): (c_int, c_int, c_int) = (0, 0, 0);
-        let (to_dims, to_strides) = (dims.as_mut_ptr(), strides.as_mut_ptr());
+        let [kind, axes, format] = [&mut dtype, &mut rank, &mut order].map(|number| &raw mut *number);
+        let (extents, steps) = (dims.as_mut_ptr(), strides.as_mut_ptr());
         // SAFETY: the descriptor is set; the arrays have as many elements as are asked for.
         let is_read = unsafe {
             if is_filter {
-                let to = (&raw mut dtype, &raw mut order, &raw mut rank);
-                done!("cudnnGetFilterNdDescriptor", (descriptor, MOST, to.0, to.1, to.2, to_dims))
+                done!("cudnnGetFilterNdDescriptor", (descriptor, MOST, kind, format, axes, extents))
             } else {
-                let to = (&raw mut dtype, &raw mut rank);
-                done!("cudnnGetTensorNdDescriptor", (descriptor, MOST, to.0, to.1, to_dims, to_strides))
+                done!("cudnnGetTensorNdDescriptor", (descriptor, MOST, kind, axes, extents, steps))
             }
         };
         if !is_read {
@@ -108,8 +107,8 @@ pub(crate) fn numbers(list: &[i64]) -> Option<Vec<c_int>> {
 
 /// Strides of elements in a row, channels before the rows (0) or behind the columns (1), as cuDNN counts orders.
 fn packed(dims: &[c_int], order: c_int) -> Vec<c_int> {
-    let (mut axes, mut strides, mut next): (Vec<_>, _, c_int) =
-        ((0..dims.len()).collect(), vec![0; dims.len()], 1);
+    let (mut strides, mut next) = (vec![0; dims.len()], 1 as c_int);
+    let mut axes = Vec::from_iter(0..dims.len());
     axes[1..].rotate_left(order as usize);
     for axis in axes.into_iter().rev() {
         strides[axis] = next;
@@ -164,8 +163,8 @@ impl Signature {
             ) && done!("cudnnGetConvolutionGroupCount", (conv, &mut groups))
                 && done!("cudnnGetConvolutionMathType", (conv, &mut math))
         };
-        let made =
-            Self { device, op: call.op, operands, geometry, groups, math, modes, is_deterministic: false };
+        let (op, is_deterministic) = (call.op, false);
+        let made = Self { device, op, operands, geometry, groups, math, modes, is_deterministic };
         made.checked().filter(|_| is_read && found == axes)
     }
 
@@ -191,9 +190,8 @@ impl Signature {
     /// This, if it is a convolution of 2 or 3 axes, of at least two samples in a type that we know.
     fn checked(self) -> Option<Self> {
         let [x, w, y] = self.xwy();
-        let can_be_divided =
-            x.dims[0] > 1 && x.dims[0] == y.dims[0] && x.axes() == y.axes() && x.axes() == w.axes();
-        can_be_divided.then_some(self)
+        let are_alike = x.dims[0] == y.dims[0] && x.axes() == y.axes() && x.axes() == w.axes();
+        (are_alike && x.dims[0] > 1).then_some(self)
     }
 
     fn xwy(&self) -> [&Operand; 3] {
@@ -221,9 +219,8 @@ impl Signature {
 
     /// Where a slice that begins at this sample begins in each operand, in bytes; all samples share a filter.
     pub(crate) fn offsets(&self, sample: u32) -> [usize; 3] {
-        let elements =
-            |one: &Operand| if one.is_filter { 0 } else { sample as usize * one.strides[0] as usize };
-        self.operands.each_ref().map(|operand| elements(operand) * operand.dtype().0)
+        let samples = |one: &Operand| if one.is_filter { 0 } else { sample as usize };
+        self.operands.each_ref().map(|one| samples(one) * one.strides[0] as usize * one.dtype().0)
     }
 
     pub(crate) fn bytes(&self) -> [usize; 3] {
@@ -254,7 +251,7 @@ impl Signature {
             TENSOR_CORES if dtype == Dtype::Bf16 => Math::Tf32,
             _ => return None,
         };
-        let lie = |order: c_int| [x, w, y].iter().all(|operand| operand.lies(order));
+        let lie = |order: c_int| self.operands.iter().all(|operand| operand.lies(order));
         let layout = if lie(0) { Layout::Nchw } else { Some(Layout::Nhwc).filter(|_| lie(1))? };
         let (&[_, c, h, width], &[k, _, r, s]) = (&x.dims[..], &w.dims[..]) else { return None };
         let [c, h, width, k, r, s] = [c, h, width, k, r, s].map(|extent| extent as u32);
@@ -262,12 +259,9 @@ impl Signature {
         let (w, groups) = (width, self.groups as u32);
         let shape = ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups, pack: 0 };
         let id = KernelId { op: self.op, shape, dtype, math, layout };
+        let (name, mini_batch) = (self.to_string(), self.mini_batch());
         // Cross-correlation, with sums in FP32.
-        (self.modes == [1, FP32]).then(|| Kernel {
-            name: self.to_string(),
-            id,
-            mini_batch: self.mini_batch(),
-        })
+        (self.modes == [1, FP32]).then_some(Kernel { name, id, mini_batch })
     }
 
     /// Descriptors of `samples` samples, in the caller's strides: of the operands, and of the convolution.

@@ -143,18 +143,14 @@ pub(crate) fn planned(
     let known = || Some(lock(&KNOWN).get(signature).filter(|(tried, _)| *tried >= ceiling)?.1.clone());
     let measured = || {
         let planned = measure(call, signature.clone(), ceiling, own).map(Arc::new);
-        let planned =
+        let mut planned =
             planned.inspect_err(|reason| warn(&format!("a convolution was passed through: {reason}")));
         // A caller may still hold what was planned for less workspace, and was promised.
-        let before = known_plan(signature);
-        let planned = match (planned, before) {
-            (Ok(plan), Some(before)) => {
-                plan.promised.store(before.promised.load(Relaxed), Relaxed);
-                Ok(plan)
-            }
-            (Err(_), Some(before)) => Ok(before),
-            (planned, None) => planned,
-        };
+        if let Some(before) = known_plan(signature) {
+            let plan = planned.unwrap_or_else(|_| Arc::clone(&before));
+            plan.promised.store(before.promised.load(Relaxed), Relaxed);
+            planned = Ok(plan);
+        }
         lock(&KNOWN).insert(signature.clone(), (ceiling, planned.clone()));
         planned
     };

@@ -32,10 +32,9 @@ impl Axis {
 
     /// Bytes from 0 on, by round steps of a unit.
     pub(crate) fn bytes_from_zero(title: &str, most: f64) -> Self {
-        let units =
-            [(30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")].map(|(power, unit)| (2_f64.powi(power), unit));
-        let (size, unit) = units.into_iter().find(|&(size, _)| most >= size).unwrap_or(units[3]);
-        Self::around_zero(&format!("{title} ({unit})"), [0.0, most], size)
+        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let (power, unit) = units.into_iter().find(|unit| most >= 2_f64.powi(unit.0)).unwrap_or((0, "B"));
+        Self::around_zero(&format!("{title} ({unit})"), [0.0, most], 2_f64.powi(power))
     }
 
     /// From at most `least`, which is not above 0, to at least `most`, by round steps of a unit.
@@ -43,11 +42,8 @@ impl Axis {
         let step = unit * round_step((most - least) / unit / 5.0);
         let (first, last) = ((least / step + 1e-9).floor(), (most / step - 1e-9).ceil().max(1.0));
         let values = (first as i32..=last as i32).map(|tick| f64::from(tick) * step);
-        Self::new(
-            title,
-            [first, last].map(|tick| tick * step),
-            values.map(|value| (value, plain(value / unit))),
-        )
+        let ticks = values.map(|value| (value, plain(value / unit)));
+        Self::new(title, [first, last].map(|tick| tick * step), ticks)
     }
 
     /// Bytes by powers of two.

@@ -61,16 +61,14 @@ fn programme(studies: &[Study]) -> Option<Figure> {
             let largest = fronts.iter().map(|(_, set)| set.len()).max()?;
             let ((sum, solving_ms), measuring_s) = (study.ilp(policy)?, study.measuring_s(policy));
             row!(data; study.title, study.mini_batch(), policy, measuring_s, kernels.len(), largest, sum, solving_ms);
-            let bar =
-                |length, text| Bar::new(study.label(), length, tone(policy), format!("{policy} {text}"));
-            seconds.push(bar(measuring_s, format!("{measuring_s:.2}")));
+            let bar = |length, text| Bar::new(study.label(), length, tone(policy), text);
+            seconds.push(bar(measuring_s, format!("{policy} {measuring_s:.2}")));
             let solving = solving_ms.map_or_else(String::new, |ms| format!(", {ms:.1} ms"));
-            binaries.push(bar(sum as f64, format!("{sum}{solving}")));
+            binaries.push(bar(sum as f64, format!("{policy} {sum}{solving}")));
         }
     }
     let first = nets(studies, Math::Fp32).next()?;
-    let panel =
-        |title: &str, bars: &[Bar]| Panel::bars(|most| Axis::from_zero(title, 1.7 * most), bars, 58.0);
+    let panel = |title, bars: &[Bar]| Panel::bars(|most| Axis::from_zero(title, 1.7 * most), bars, 58.0);
     let panels = vec![
         panel("seconds to run every algorithm once", &seconds),
         panel("binary variables of the ILP, and how long it took to solve", &binaries),

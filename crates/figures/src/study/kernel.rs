@@ -4,7 +4,7 @@ use super::{Study, USUAL, tone};
 use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
 use crate::times;
 use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 /// Height of a panel of a drawing with one.
 const TALL: f64 = 300.0;
@@ -60,10 +60,9 @@ impl Study {
             a_at.max(b_at) < 1.5 * a_at.min(b_at) && b.time_ms - a.time_ms < 0.02 * before_ms
         };
         for rows in rows.chunk_by(coincide) {
-            let names = rows.iter().map(|row| placed(&row.algorithm.to_string(), row.workspace, range[0]));
+            let names = rows.iter().map(|row| placed(&row.algorithm, row.workspace, range[0]));
             let dots = rows.iter().map(|row| [drawn_at(row), row.time_ms]);
-            let names = names.collect::<Vec<_>>().join(", ");
-            marks.push(Drawn::new(Form::Dot, dots, Tone::Orange).named(names));
+            marks.push(Drawn::new(Form::Dot, dots, Tone::Orange).named(names.collect::<Vec<_>>().join(", ")));
         }
         let (slower, samples) = (times(before_ms / after_ms), kernel.mini_batch);
         let divided_ms = divided.time_ms(Bytes(at.0 - 1))?;
@@ -137,7 +136,7 @@ impl Study {
             let mut dot = Drawn::new(Form::Dot, [[workspace.0 as f64, time_ms]], Tone::Blue);
             // Names where time has fallen by a seventh since the last name: more would hide the line.
             if time_ms < 0.86 * named_ms || workspace == last.workspace {
-                let name = placed(&configuration.to_string(), workspace, range[0]);
+                let name = placed(configuration, workspace, range[0]);
                 (dot, named_ms) = (dot.named(name), time_ms);
             }
             marks.push(dot);
@@ -147,8 +146,8 @@ impl Study {
             "All {points} desirable configurations of {kernel}: none is both faster and smaller than another. A limit chooses \
              the last one to its left. What needs no workspace stands at the left edge."
         );
-        let panel =
-            Panel::new(Axis::bytes("workspace", range), |top| Axis::from_zero("ms", top), marks, TALL);
+        let (x, y) = (Axis::bytes("workspace", range), |top| Axis::from_zero("ms", top));
+        let panel = Panel::new(x, y, marks, TALL);
         Some(self.figure("front", &format!("The desirable set of {kernel}"), caption, vec![panel], data))
     }
 
@@ -179,8 +178,8 @@ impl Study {
 }
 
 /// The name of a dot, with its workspace where that is less than the `first` of the axis, at which it is drawn.
-fn placed(name: &str, workspace: Bytes, first: Bytes) -> String {
-    if workspace < first { format!("{name}: {workspace}") } else { name.to_owned() }
+fn placed(name: &impl Display, workspace: Bytes, first: Bytes) -> String {
+    if workspace < first { format!("{name}: {workspace}") } else { name.to_string() }
 }
 
 /// Where one byte less costs most: the workspace that is just enough, and the time without and with it.

@@ -50,9 +50,8 @@ impl Study {
     /// The layer that micro-batches save most of, and how many times less memory it takes.
     pub(super) fn most_saved(&self) -> Option<(&str, f64)> {
         let saved = self.layer_parts()?.into_iter().map(|(name, [data, weights, plenty, little])| {
-            let [before, after] =
-                [plenty, little].map(|workspace| (data + weights + workspace).0.max(1) as f64);
-            (name, before / after)
+            let bytes = |workspace| (data + weights + workspace).0.max(1) as f64;
+            (name, bytes(plenty) / bytes(little))
         });
         saved.max_by(|a, b| a.1.total_cmp(&b.1))
     }
@@ -85,8 +84,8 @@ impl Study {
     /// An iteration under `plan`, step by step: the time of convolutions, and what lies in memory.
     pub fn timeline_of(&self, plan: &Plan) -> Option<Figure> {
         let (outline, schedule) = (&self.outline, Schedule::plain(&self.outline));
-        let mut data =
-            Data::new("step action convolution_ms kept_bytes data_bytes gradients_bytes workspace_bytes");
+        let columns = "step action convolution_ms kept_bytes data_bytes gradients_bytes workspace_bytes";
+        let mut data = Data::new(columns);
         // Of every step, how high its lowest parts reach.
         let (mut bars, mut heights) = (Vec::new(), Vec::new());
         for (step, &action) in schedule.actions.iter().enumerate() {
@@ -146,9 +145,8 @@ fn alive(schedule: &Schedule, step: usize, workspace: Option<Bytes>) -> [Bytes; 
     for (buffer, residences) in &schedule.buffers {
         let part = match buffer {
             Buffer::Data(_) | Buffer::Saved(_) => 1,
-            Buffer::Diff(_) => 2,
+            Buffer::Diff(_) | Buffer::Gradient(_) => 2,
             Buffer::Scratch(_) => 3,
-            Buffer::Gradient(_) => 2,
             Buffer::Constant(_) | Buffer::Parameter(_) | Buffer::History(_) => 0,
         };
         let there = residences.iter().filter(|one| one.holds(step));

@@ -3,7 +3,7 @@
 use super::{LIMITS, Study, USUAL, of_sizes, tone};
 use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
 use crate::number::{percent, times};
-use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel, WorkspacePolicy};
+use planner::{BatchSizePolicy, Bytes, ConvOp, Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use std::cmp::Reverse;
 
 /// Most layers that have a colour each.
@@ -37,9 +37,9 @@ impl Study {
                 let Some(plan) = self.limited(policy, limit) else { continue };
                 let mut stacked = Vec::new();
                 for (place, part) in parts.iter().enumerate() {
-                    let is_of =
-                        |k: &&PlannedKernel| k.kernel.name == *part || k.kernel.id.op.to_string() == *part;
-                    let ms: f64 = plan.kernels.iter().filter(is_of).map(PlannedKernel::time_ms).sum();
+                    let is_of = |kernel: &Kernel| kernel.name == *part || kernel.id.op.to_string() == *part;
+                    let kernels = plan.kernels.iter().filter(|planned| is_of(&planned.kernel));
+                    let ms: f64 = kernels.map(PlannedKernel::time_ms).sum();
                     row!(data; limit, policy, part, ms);
                     stacked.push((ms, Tone::of(place), String::new()));
                 }
@@ -75,8 +75,7 @@ impl Study {
         }
         let [undivided, .., best] = &curves[..] else { return None };
         let [undivided_ms, best_ms] = [undivided, best].map(|curve| curve.time_ms(USUAL).unwrap_or(f64::NAN));
-        let equal = undivided.points().iter().find(|point| point.time_ms <= best_ms);
-        let equal = match equal {
+        let equal = match undivided.points().iter().find(|point| point.time_ms <= best_ms) {
             Some(point) => format!("undivided kernels need {} each to be as fast", point.workspace),
             None => "in no workspace are undivided kernels as fast".to_owned(),
         };
@@ -107,9 +106,8 @@ impl Study {
                 let is_shared = policy == WorkspacePolicy::Ws;
                 let workspace = if is_shared { plan.workspace_total() } else { plan.workspace_separate() };
                 row!(data; total, name, plan.time_ms, workspace);
-                let (group, text) =
-                    (format!("{} MiB", total.as_mib()), format!("{name} {:.1}", plan.time_ms));
-                bars.push(Bar::new(group, plan.time_ms, tone, text));
+                let text = format!("{name} {:.1}", plan.time_ms);
+                bars.push(Bar::new(format!("{} MiB", total.as_mib()), plan.time_ms, tone, text));
             }
         }
         let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), &bars, 92.0);

@@ -35,8 +35,7 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     Figure { caption: plan.totals(), width: Figure::PAGE, ..figure }
 }
 
-/// Time of all kernels over the limit, undivided and as planned, with a mark at the plan's own; of `subject`, measured
-/// on `source`.
+/// Time of all kernels over the limit, undivided and as planned, with a mark at the plan's; of `subject`, by `source`.
 pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, subject: &str, source: &str) -> Figure {
     let limit = plan.options.limit;
     let drawn = || curves.iter().flat_map(Curve::points).map(|point| point.workspace).chain([limit]);

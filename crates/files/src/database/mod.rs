@@ -82,8 +82,7 @@ impl Database {
     /// Everything known of `device`; dates and commands do not count.
     ///
     /// # Errors
-    /// When the folder cannot be listed. Files that cannot be read, and lines that make no sense, are no error: they
-    /// are skipped, and the warning says so.
+    /// When the folder cannot be listed. Files and lines that cannot be read are skipped, and the warning says so.
     pub fn read(&self, device: &DeviceHeader) -> Result<Known, DatabaseError> {
         let (mut table, mut unreadable) = (CostTable::new(device.clone()), Vec::new());
         for path in segments(&self.folder_of(device))? {

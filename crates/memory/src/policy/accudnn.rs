@@ -11,7 +11,7 @@ use crate::layout::ArenaLayout;
 use crate::outline::{Outline, Scratch};
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, Curve};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The plan that swaps everything but what computation would have to wait for, which is pinned on the device as far as
 /// there is room within `budget` bytes.
@@ -88,19 +88,16 @@ pub struct Speeds {
 impl Speeds {
     /// The speeds that fit samples best, in relative error.
     pub fn fit(layers: &[LayerWork], samples: &[TimedSize]) -> Self {
-        let kinds = layers.iter().map(|layer| layer.kind.clone());
-        let mut lines: BTreeMap<String, [[f64; 2]; 2]> =
-            kinds.map(|kind| (kind, Default::default())).collect();
-        for (kind, both) in &mut lines {
-            for (pass, line) in both.iter_mut().enumerate() {
-                let points = samples.iter().flat_map(|sample| {
-                    let layers = layers.iter().zip(&sample.ms).filter(|(layer, _)| layer.kind == *kind);
-                    layers.map(|(layer, ms)| [layer.flops[pass] * sample.part, ms[pass]])
-                });
-                *line = fit_line(points.filter(|point| point[1] > 0.0));
-            }
-        }
-        Self { lines }
+        let line = |kind: &String, pass: usize| {
+            let points = samples.iter().flat_map(|sample| {
+                let layers = layers.iter().zip(&sample.ms).filter(|(layer, _)| layer.kind == *kind);
+                layers.map(|(layer, ms)| [layer.flops[pass] * sample.part, ms[pass]])
+            });
+            fit_line(points.filter(|point| point[1] > 0.0))
+        };
+        let kinds: BTreeSet<&String> = layers.iter().map(|layer| &layer.kind).collect();
+        let lines = kinds.into_iter().map(|kind| (kind.clone(), [line(kind, 0), line(kind, 1)]));
+        Self { lines: lines.collect() }
     }
 
     /// The time of a pass (0 forward, 1 backward) of a layer whose work is `part` of what it says, in milliseconds.
@@ -118,9 +115,8 @@ impl Speeds {
                 let before_ms = self.ms(layer, pass, 1.0);
                 let times = if before_ms > 0.0 { self.ms(layer, pass, part) / before_ms } else { 1.0 };
                 costs.fixed_ms *= times;
-                let points = costs.front.points().iter();
-                costs.front =
-                    Curve::new(points.map(|point| Cost { time_ms: point.time_ms * times, ..*point }));
+                let slower = |point: &Cost| Cost { time_ms: point.time_ms * times, ..*point };
+                costs.front = Curve::new(costs.front.points().iter().map(slower));
             }
         }
         costs
@@ -190,14 +186,13 @@ pub fn tune(
         let samples_per_s = 1e3 * f64::from(mini_batch) / plan.planned_ms();
         (!stalls).then_some(Tuned { mini_batch, plan, samples_per_s })
     };
-    // The paper goes down from the largest that may fit, one by one; what stalls at one mini-batch does so at larger
-    // ones.
+    // The paper goes down one by one; what stalls at one mini-batch does so at larger ones.
     let (mut best, mut above) = (tuned(1)?, 2);
     while let Some(larger) = tuned(above).filter(|_| above < 1 << 20) {
         (best, above) = (larger, 2 * above);
     }
     while best.mini_batch + 1 < above {
-        let middle = best.mini_batch + (above - best.mini_batch) / 2;
+        let middle = u32::midpoint(best.mini_batch, above);
         match tuned(middle) {
             Some(larger) => best = larger,
             None => above = middle,
@@ -207,8 +202,7 @@ pub fn tune(
 }
 
 /// The learning rate for a mini-batch that is `times` as large as that of rate `base`, where `convexity` says how soon
-/// larger steps stop to help: `(1 - (1 - base c)^times) / c`. Near 0 that is `times * base`; the limit of large
-/// mini-batches is 1/c.
+/// larger steps stop to help: `(1 - (1 - base c)^times) / c`. Near 0 that is `times * base`; its limit is 1/c.
 pub fn learning_rate(base: f64, times: f64, convexity: f64) -> f64 {
     if convexity <= 0.0 {
         return times * base;
@@ -218,8 +212,7 @@ pub fn learning_rate(base: f64, times: f64, convexity: f64) -> f64 {
 }
 
 impl Outline {
-    /// The outline at another mini-batch than its own, which is `base`: blobs and what is kept scale with it, and
-    /// scratch.
+    /// The outline at another mini-batch than its own, which is `base`: blobs, what is kept, and scratch scale.
     pub fn scaled(&self, mini_batch: u32, base: u32) -> Self {
         let scale = |bytes: Bytes| {
             let scaled = (u128::from(bytes.0) * u128::from(mini_batch)).div_ceil(u128::from(base.max(1)));
@@ -230,10 +223,11 @@ impl Outline {
         outline.values.iter_mut().for_each(|value| value.bytes = scale(value.bytes));
         for node in &mut outline.nodes {
             node.saved = scale(node.saved);
-            node.scratch = node.scratch.map(|scratch| match scratch {
-                Scratch::Transient(bytes) => Scratch::Transient(scale(bytes)),
-                segment @ Scratch::Segment { .. } => segment,
-            });
+            for scratch in &mut node.scratch {
+                if let Scratch::Transient(bytes) = scratch {
+                    *bytes = scale(*bytes);
+                }
+            }
         }
         outline
     }

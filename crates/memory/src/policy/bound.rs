@@ -1,7 +1,6 @@
 //! A time that no plan within a capacity beats, by prices on what is short.
 //!
-//! Every plan obeys, with p an action of the plain order (forward, then backward), M the capacity and B the rate of
-//! copies:
+//! Every plan obeys, with p an action of the plain order (forward, then backward), M the capacity, B the copies' rate:
 //!
 //! ```text
 //! memory      what is alive at p + workspace of p                      <= M               for every p        price λ(p)
@@ -101,8 +100,7 @@ impl<'a> Bound<'a> {
         answer
     }
 
-    /// Adds the cheapest for the units of a path, each of which reads the one before it, and what it takes of memory and
-    /// copies.
+    /// Adds the cheapest for the units of a path, each of which reads the one before, and what it takes.
     fn choose(&self, path: &[usize], price: &Price, answer: &mut Answer) {
         let none = self.problem.backward.len();
         let mut tables: Vec<Table> = Vec::with_capacity(path.len());
@@ -130,14 +128,8 @@ impl<'a> Bound<'a> {
             let mut alive =
                 |first: usize, end: usize| (first..end).for_each(|at| memory[at] += tensor.bytes as f64);
             let is_read = table.read == Some(id);
-            let Some(back) =
-                tensor.back.map(|back| back[0]).or((is_read && wanted != none).then_some(wanted))
-            else {
-                continue;
-            };
-            if tensor.stays {
-                continue;
-            }
+            let back = tensor.back.map(|back| back[0]).or((is_read && wanted != none).then_some(wanted));
+            let Some(back) = back.filter(|_| !tensor.stays) else { continue };
             if again != none {
                 alive(turn + again, turn + back);
                 continue;
@@ -175,9 +167,8 @@ impl<'a> Bound<'a> {
             let target_ms = see(&answer);
             since += 1;
             if answer.bound_ms > best.0 {
-                if answer.bound_ms > best.0 + 1e-4 * (target_ms - best.0).abs() {
-                    since = 0;
-                }
+                let is_much = answer.bound_ms > best.0 + 1e-4 * (target_ms - best.0).abs();
+                since = if is_much { 0 } else { since };
                 best = (answer.bound_ms, prices.clone());
             }
             if since > PATIENCE {
@@ -198,8 +189,7 @@ impl<'a> Bound<'a> {
         best.0
     }
 
-    /// Sums of the prices of copies in each direction are at most 1, and at the turn, where both may wait, only one
-    /// counts.
+    /// Sums of the prices of copies in each direction are at most 1, and at the turn only one counts.
     fn project(&self, prices: &mut Prices) {
         let (out, back) = prices.copies.split_at_mut(self.problem.turn() + 1);
         back[0] = 0.0;
@@ -235,8 +225,8 @@ impl Table {
             price.away(tensor, back, none).map_or_else(|| price.kept(tensor, back), |away| away.0)
         };
         let is_wanted = |tensor: &Tensor| wanted.is_some_and(|wanted| wanted.buffer == tensor.buffer);
-        let others_ms: f64 =
-            seen().filter(|(tensor, _)| !is_wanted(tensor)).map(|(tensor, back)| least(tensor, back)).sum();
+        let others = seen().filter(|(tensor, _)| !is_wanted(tensor));
+        let others_ms: f64 = others.map(|(tensor, back)| least(tensor, back)).sum();
         let mut table =
             Self { ms: vec![0.0; none + 1], again: vec![none; none + 1], read, is_unseen: first.is_none() };
         let (mut repeated, mut come_ms) = ((f64::INFINITY, none), f64::INFINITY);
@@ -269,9 +259,8 @@ impl Table {
                 _ => 0.0,
             };
             let stays_ms = others_ms + wanted_ms + below[none];
-            let since_ms =
-                unseen.filter(|_| at < none).map_or(0.0, |tensor| price.alive(tensor.bytes, turn, turn + at));
-            let again_ms = repeated.0 + since_ms;
+            let since_ms = |tensor: &Tensor| price.alive(tensor.bytes, turn, turn + at);
+            let again_ms = repeated.0 + unseen.filter(|_| at < none).map_or(0.0, since_ms);
             let is_needed = at < none || first.is_some();
             (table.ms[at], table.again[at]) =
                 if is_needed && again_ms < stays_ms { (again_ms, repeated.1) } else { (stays_ms, none) };
@@ -288,8 +277,7 @@ impl Table {
 /// Units that each read the one before: from the last on, each goes on to the latest that it reads on no path yet.
 fn paths(problem: &Problem<'_>) -> Vec<Vec<usize>> {
     let mut is_taken = vec![false; problem.units.len()];
-    let mut paths = Vec::new();
-    for last in (0..problem.units.len()).rev() {
+    let paths = (0..problem.units.len()).rev().map(|last| {
         let mut path = Vec::new();
         let mut next = Some(last).filter(|&unit| !is_taken[unit]);
         while let Some(unit) = next {
@@ -299,10 +287,9 @@ fn paths(problem: &Problem<'_>) -> Vec<Vec<usize>> {
             next = inputs.filter(|&unit| !is_taken[unit]).max();
         }
         path.reverse();
-        paths.push(path);
-    }
-    paths.retain(|path| !path.is_empty());
-    paths
+        path
+    });
+    paths.filter(|path| !path.is_empty()).collect()
 }
 
 /// What is alive at each action whatever is chosen: gradients, scratch, and tensors that it is between uses of.

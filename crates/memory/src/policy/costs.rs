@@ -36,10 +36,12 @@ pub struct PassCosts {
 impl PassCosts {
     /// Its time with `workspace`; infinite if that is too little.
     pub fn time_ms(&self, workspace: Bytes) -> f64 {
-        if self.front.points().is_empty() {
-            return self.fixed_ms;
-        }
-        self.fixed_ms + self.front.within(workspace).map_or(f64::INFINITY, |cost| cost.time_ms)
+        let without_ms = if self.has_kernels() { f64::INFINITY } else { 0.0 };
+        self.fixed_ms + self.front.within(workspace).map_or(without_ms, |cost| cost.time_ms)
+    }
+
+    pub(super) fn has_kernels(&self) -> bool {
+        !self.front.points().is_empty()
     }
 
     /// The fastest of its front within `limit`, or else the least; none without kernels.
@@ -58,7 +60,7 @@ impl Costs {
     pub(super) fn pass_ms(&self, action: Action, workspace: Bytes) -> f64 {
         let Some((node, pass)) = action.pass() else { return 0.0 };
         let costs = &self.nodes[node][pass];
-        let again = matches!(action, Action::Recompute(_)) && costs.front.points().is_empty();
+        let again = matches!(action, Action::Recompute(_)) && !costs.has_kernels();
         let again_ms = self.again_ms.get(node).filter(|_| again);
         again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
     }

@@ -1,8 +1,7 @@
 //! One plan for workspace, offload and recomputation.
 //!
 //! Prices ([`Bound`]) say what no plan beats and answer with choices that nearly fit; annealing mends and improves the
-//! best of them, each trial carried out with its copies; then buffers are placed, and kernels get what lies free at
-//! their steps.
+//! best of them, each trial carried out with its copies; then buffers are placed, and kernels get what lies free.
 //!
 //! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what
 //! is known of the one below, and the plan is the fastest of all that was found on the way: more memory makes none of
@@ -79,8 +78,8 @@ impl Problem<'_> {
             starts.into_iter().for_each(|start| choices.anneal(start, 50 * self.units.len(), HEAT[1]));
             leanest = choices.lacks.map_or(leanest, |(_, choice)| choice);
         }
-        let fitting =
-            Fitting::new(self.outline, self.costs, self.carry_out(&leanest, 0, false).actions(self));
+        let actions = self.carry_out(&leanest, 0, false).actions(self);
+        let fitting = Fitting::new(self.outline, self.costs, actions);
         (fitting.workspaces(Bytes::ZERO, false).err().unwrap_or_default(), leanest)
     }
 }
@@ -132,8 +131,7 @@ impl<'a> Search<'a> {
             if is_fastest || !self.has(f64::MAX) {
                 self.search_places(capacity);
             } else {
-                let fits = self.choices.fits.iter().map(|(_, choice)| (capacity, choice.clone()));
-                self.unplaced.extend(fits);
+                self.unplaced.extend(self.choices.fits.iter().map(|(_, choice)| (capacity, choice.clone())));
             }
             if self.has(fastest_ms) {
                 break;
@@ -141,9 +139,8 @@ impl<'a> Search<'a> {
         }
         for within in [floor.min(budget), budget] {
             if let Ok((choice, capacity, _)) = problem.swapped(within) {
-                for patient in [true, false] {
-                    self.place(&choice, (capacity, patient), within);
-                }
+                self.place(&choice, (capacity, true), within);
+                self.place(&choice, (capacity, false), within);
             }
         }
         self.best(budget)
@@ -178,8 +175,7 @@ impl<'a> Search<'a> {
         self.found.iter().any(|(found_ms, ..)| *found_ms <= ms)
     }
 
-    /// Places what was found. Near the floor what fits in sum may have no places: what searches from the first known
-    /// choices find may.
+    /// Places what was found. Near the floor what fits in sum may have no places, and what other searches find may.
     fn search_places(&mut self, capacity: u64) {
         let fits = self.choices.fits.clone();
         for start in 0..=KNOWN[0] {

@@ -71,8 +71,7 @@ impl MemoryPolicy {
         budget: Bytes,
         classifier: usize,
     ) -> Result<MemoryPlan, BelowFloor> {
-        let vdnn =
-            |offloading, algorithms| vdnn(outline, costs, budget, classifier, (offloading, algorithms));
+        let vdnn = |inputs, algorithms| vdnn(outline, costs, budget, classifier, (inputs, algorithms));
         match self {
             Self::Keep => Fitting::new(outline, costs, Schedule::plain(outline).actions).within(budget),
             Self::VdnnAll => vdnn(Offloading::All, Algorithms::Fastest),

@@ -104,8 +104,7 @@ impl<'a> Fitting<'a> {
     /// The actions with kernels, by index, and their nodes and passes.
     fn kernels(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
         let passes = self.schedule.actions.iter().map(|action| action.pass()).enumerate();
-        let counts =
-            move |&(node, pass): &(usize, usize)| !self.costs.nodes[node][pass].front.points().is_empty();
+        let counts = |&(node, pass): &(usize, usize)| self.costs.nodes[node][pass].has_kernels();
         passes.filter_map(move |(at, pass)| Some((at, pass.filter(counts)?)))
     }
 
@@ -131,8 +130,8 @@ impl<'a> Fitting<'a> {
     fn limits(&self, free: impl Fn(usize) -> Bytes) -> Vec<[Bytes; 2]> {
         let mut limits = vec![[Bytes::MAX; 2]; self.outline.nodes.len()];
         for (at, (node, pass)) in self.kernels() {
-            limits[node][pass] =
-                limits[node][pass].min(Bytes(free(at).0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT));
+            let free = Bytes(free(at).0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
+            limits[node][pass] = limits[node][pass].min(free);
         }
         limits
     }
@@ -190,10 +189,8 @@ impl<'a> Fitting<'a> {
         let passes = self.schedule.actions.iter().zip(alive);
         let passes = passes.filter_map(|(action, alive)| Some((alive, action.pass()?.0)));
         let most = passes.max_by_key(|&(alive, _)| alive);
-        BelowFloor {
-            floor,
-            node: most.map_or_else(String::new, |most| self.outline.nodes[most.1].name.clone()),
-        }
+        let name = |(_, node): (Bytes, usize)| self.outline.nodes[node].name.clone();
+        BelowFloor { floor, node: most.map(name).unwrap_or_default() }
     }
 }
 
@@ -201,7 +198,7 @@ impl<'a> Fitting<'a> {
 fn with_workspace(outline: &Outline, costs: &Costs, workspace: &[[Bytes; 2]]) -> Outline {
     let mut outline = outline.clone();
     for ((node, costs), workspace) in outline.nodes.iter_mut().zip(&costs.nodes).zip(workspace) {
-        for pass in (0..2).filter(|&pass| !costs[pass].front.points().is_empty()) {
+        for pass in (0..2).filter(|&pass| costs[pass].has_kernels()) {
             node.scratch[pass] = Scratch::Transient(workspace[pass]);
         }
     }

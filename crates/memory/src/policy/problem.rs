@@ -102,7 +102,7 @@ impl<'a> Problem<'a> {
         let diffs = diffs.map(|one| (arena_bytes(one.bytes.0), [one.first, one.last].map(position)));
         let step = |action: Action| {
             let (node, pass) = action.pass().expect("it computes");
-            let has_kernels = !costs.nodes[node][pass].front.points().is_empty();
+            let has_kernels = costs.nodes[node][pass].has_kernels();
             let scratch = arena_bytes(outline.nodes[node].scratch[pass].transient().0);
             Step {
                 action,
@@ -162,9 +162,9 @@ impl<'a> Problem<'a> {
             }
             self.units[unit].nodes.push(node);
             let offset = self.units[unit].nodes.len() - 1;
-            for (buffer, how) in
-                uses(outline, at, Action::Forward(node)).filter(|(one, _)| is_tensor(outline, *one))
-            {
+            let tensors =
+                uses(outline, at, Action::Forward(node)).filter(|(one, _)| is_tensor(outline, *one));
+            for (buffer, how) in tensors {
                 let known = tensor_of.get(&buffer).copied();
                 let tensor = known.unwrap_or(self.tensors.len());
                 // What a repeated pass reads, instead of making it again, is a unit of its own, which has no passes.

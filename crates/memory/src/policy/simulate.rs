@@ -30,8 +30,7 @@ pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace
     for (&action, waits) in schedule.actions.iter().zip(&schedule.waits) {
         let stream = action.stream();
         let free_ms = ends_ms[stream as usize];
-        let start_ms =
-            waits.iter().fold(free_ms, |start_ms, &other| start_ms.max(timeline.spans_ms[other][1]));
+        let start_ms = waits.iter().map(|&other| timeline.spans_ms[other][1]).fold(free_ms, f64::max);
         let ms = match action {
             Action::Update(first, end) => costs.update_ms * outline.part(first..end),
             Action::Offload(buffer) => costs.copy_ms(outline.size(buffer), 0),

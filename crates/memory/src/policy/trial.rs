@@ -150,8 +150,8 @@ impl Problem<'_> {
         refill(first, std::iter::repeat_n(NEVER, self.backward.len()));
         next.resize(self.units.len(), NEVER);
         let mut repeats_ms = 0.0;
-        for (index, unit) in self.units.iter().enumerate().rev().filter(|&(index, _)| choice.repeated[index])
-        {
+        let units = self.units.iter().enumerate().rev();
+        for (index, unit) in units.filter(|&(index, _)| choice.repeated[index]) {
             let group = unit.tensors.iter().map(|&tensor| wanted[tensor]).min().unwrap_or(NEVER);
             if group != NEVER {
                 repeats_ms += unit.repeat_ms;
@@ -251,8 +251,8 @@ impl Problem<'_> {
         out.sort_by_key(|copy| (copy.ready, copy.needed));
         // Coming back is leaving in a time that runs backward.
         let end = steps.len() - 1;
-        let mut coming: Vec<Copy> =
-            out.iter().map(|one| copy(one.index, [end - back[one.index]; 2], 1)).collect();
+        let coming = out.iter().map(|one| copy(one.index, [end - back[one.index]; 2], 1));
+        let mut coming: Vec<Copy> = coming.collect();
         coming.sort_unstable_by_key(|copy| (copy.ready, copy.index));
         let (gone, out_ms) = self.leave(&out, steps.iter_mut(), (capacity, *patient), waited);
         let (come, in_ms) = self.leave(&coming, steps.iter_mut().rev(), (capacity, *patient), waited);

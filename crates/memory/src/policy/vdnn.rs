@@ -108,7 +108,7 @@ fn offloads<'p>(
 /// The iteration: each copy out begins with the forward pass of the last layer to use what is copied, and the next layer
 /// waits for it; each copy back begins with a backward pass, and the next one waits for it.
 fn actions(problem: &Problem<'_>, what: (usize, Offloading)) -> Vec<Action> {
-    let has_kernels = |&node: &usize| !problem.costs.nodes[node][0].front.points().is_empty();
+    let has_kernels = |&node: &usize| problem.costs.nodes[node][0].has_kernels();
     let is_convolution: Vec<bool> = problem.forward.iter().map(has_kernels).collect();
     let offloads = offloads(problem, &is_convolution, what);
     let (mut actions, (updates, last_update)) = (Vec::new(), problem.outline.updates());

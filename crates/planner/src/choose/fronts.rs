@@ -117,9 +117,7 @@ pub(crate) fn candidates<'t>(
     if kernel.mini_batch == 0 {
         return Err(PlanError::Refused(format!("{kernel} has an empty mini-batch")));
     }
-    let policy = options.batch_size_policy;
-    let measured = table.sizes(&kernel.id);
-    let mut micros = Vec::new();
+    let (policy, measured, mut micros) = (options.batch_size_policy, table.sizes(&kernel.id), Vec::new());
     for size in policy.sizes(kernel.mini_batch) {
         let group = measured.and_then(|sizes| sizes.get(&size));
         let group = group.ok_or_else(|| {

@@ -174,7 +174,8 @@ impl Plan {
 
     /// How many times faster than undivided all kernels together are, if there are any and each can run undivided.
     pub fn gain(&self) -> Option<f64> {
-        let undivided_ms = self.undivided_time_ms.filter(|_| !self.kernels.is_empty())?;
-        Some(undivided_ms / self.time_ms)
+        self.undivided_time_ms
+            .filter(|_| !self.kernels.is_empty())
+            .map(|undivided_ms| undivided_ms / self.time_ms)
     }
 }

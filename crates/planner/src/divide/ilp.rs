@@ -16,10 +16,9 @@ pub fn divide_ilp(groups: &[Vec<Cost>], total: Bytes) -> Result<Division, String
     let relaxed = solve(groups, total, false)?;
     let solved = solve(groups, total, true)?;
     let picks = solved.iter().map(|shares| shares.iter().position(|&share| share > 0.5));
-    let picks: Option<Vec<usize>> = picks.collect();
     let bound_ms = std::iter::zip(groups, relaxed).flat_map(|(group, shares)| std::iter::zip(group, shares));
     let bound_ms = bound_ms.map(|(choice, share)| share * choice.time_ms).sum();
-    let division = picks.map(|picks| Division::new(groups, picks, bound_ms));
+    let division = picks.collect::<Option<_>>().map(|picks| Division::new(groups, picks, bound_ms));
     let fits = |division: &Division| division.workspace(groups) <= total;
     division.filter(fits).ok_or_else(|| "microlp broke a constraint".to_owned())
 }
@@ -30,8 +29,8 @@ fn solve(groups: &[Vec<Cost>], total: Bytes, binary: bool) -> Result<Vec<Vec<f64
     let mut variables = ProblemVariables::new();
     // x[k][c] = 1 if kernel k gets its configuration c.
     let kind = || if binary { variable().binary() } else { variable().min(0.0).max(1.0) };
-    let x: Vec<Vec<Variable>> =
-        groups.iter().map(|group| variables.add_vector(kind(), group.len())).collect();
+    let x = groups.iter().map(|group| variables.add_vector(kind(), group.len()));
+    let x: Vec<Vec<Variable>> = x.collect();
     let sum = |value: fn(&Cost) -> f64| -> Expression {
         let pairs = std::iter::zip(groups, &x).flat_map(|(group, x)| std::iter::zip(group, x));
         pairs.map(|(choice, &x)| value(choice) * x).sum()
@@ -45,10 +44,8 @@ fn solve(groups: &[Vec<Cost>], total: Bytes, binary: bool) -> Result<Vec<Vec<f64
         model.add_constraint(x.iter().sum::<Expression>().eq(1.0));
     }
     let solution = model.solve().map_err(|error| format!("microlp failed: {error}"))?;
-    match solution.status() {
-        SolutionStatus::Optimal => {
-            Ok(x.iter().map(|x| x.iter().map(|&x| solution.value(x)).collect()).collect())
-        }
-        _ => Err("microlp stopped before it had an optimum".to_owned()),
+    if !matches!(solution.status(), SolutionStatus::Optimal) {
+        return Err("microlp stopped before it had an optimum".to_owned());
     }
+    Ok(x.iter().map(|x| x.iter().map(|&x| solution.value(x)).collect()).collect())
 }

@@ -87,7 +87,7 @@ impl Search<'_> {
         });
         let mut core: Vec<CoreGroup> = groups.filter(|group| group.offers.len() > 1).collect();
         let distance =
-            |group: &CoreGroup| (price - group.rates.best_saving).min(group.rates.least_loss - price);
+            |CoreGroup { rates, .. }: &CoreGroup| (price - rates.best_saving).min(rates.least_loss - price);
         core.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
         core
     }

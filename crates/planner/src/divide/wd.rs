@@ -18,12 +18,11 @@ pub(crate) fn choose(
     let division = divide(solver, &groups, total)?.ok_or_else(|| too_small(fronts, options))?;
     let slack = total.saturating_sub(division.workspace(&groups));
     let undivided = divide_undivided(fronts, solver, total)?;
-    let picks = std::iter::zip(&groups, division.picks);
-    let planned =
-        fronts.fronts().zip(picks).zip(undivided).map(|(((kernel, front), (group, pick)), undivided)| {
-            let configuration = front.set.get(pick).expect("a pick is an index of the set");
-            PlannedKernel::new(kernel, front, configuration, group[pick].workspace + slack, undivided)
-        });
+    let picks = std::iter::zip(&groups, division.picks).zip(undivided);
+    let planned = fronts.fronts().zip(picks).map(|((kernel, front), ((group, pick), undivided))| {
+        let available = group[pick].workspace + slack;
+        PlannedKernel::new(kernel, front, &front.set[pick], available, undivided)
+    });
     let binaries = groups.iter().map(Vec::len).sum();
     Ok((planned.collect(), DivisionReport { lower_bound_ms: division.lower_bound_ms, binaries }))
 }

@@ -58,13 +58,9 @@ struct Estimates<'k> {
 
 impl<'k> Estimates<'k> {
     fn new(table: &CostTable, kernels: &'k [Kernel], options: &'k PlanOptions) -> Estimates<'k> {
-        Estimates {
-            kernels,
-            options,
-            likely: Estimate::Likely.complete(table, kernels, options),
-            least: Estimate::Least.complete(table, kernels, options),
-            largest: largest(kernels),
-        }
+        let [likely, least] =
+            [Estimate::Likely, Estimate::Least].map(|how| how.complete(table, kernels, options));
+        Estimates { kernels, options, likely, least, largest: largest(kernels) }
     }
 
     /// Takes over the new measurements of some kernels.
@@ -89,8 +85,8 @@ impl<'k> Estimates<'k> {
             for place in worthwhile(&promised, current.as_ref(), worthwhile_ms) {
                 let kernel = &self.kernels[place];
                 let sizes = self.sizes_of(table, &promised.kernels[place]);
-                wanted
-                    .extend(sizes.filter(|&size| seen.insert((kernel.id, size))).map(|size| (kernel, size)));
+                let unseen = sizes.filter(|&size| seen.insert((kernel.id, size)));
+                wanted.extend(unseen.map(|size| (kernel, size)));
             }
             if !wanted.is_empty() {
                 return wanted;

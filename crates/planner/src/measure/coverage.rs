@@ -47,7 +47,6 @@ pub fn coverage(table: &CostTable, kernels: &[Kernel], options: &PlanOptions) ->
 pub fn measured_pairs(table: &CostTable, kernels: &[Kernel], policy: BatchSizePolicy) -> (usize, usize) {
     let policy = if policy == BatchSizePolicy::Adaptive { BatchSizePolicy::All } else { policy };
     let all = CostTable::default().missing(kernels, policy);
-    let measured =
-        all.iter().filter(|(kernel, size)| table.measurements(&kernel.id, *size).is_some()).count();
-    (measured, all.len())
+    let is_measured = |&&(kernel, size): &&(&Kernel, u32)| table.measurements(&kernel.id, size).is_some();
+    (all.iter().filter(is_measured).count(), all.len())
 }

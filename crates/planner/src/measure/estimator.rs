@@ -65,8 +65,8 @@ impl Estimator {
     pub fn new(table: &CostTable) -> Self {
         let (mut known, mut least_ms) = (BTreeMap::<KernelId, Series>::new(), BTreeMap::new());
         for (id, _, rows) in table.iter() {
-            let (series, least) =
-                (known.entry(*id).or_default(), least_ms.entry(form(id)).or_insert(f64::MAX));
+            let series = known.entry(*id).or_default();
+            let least = least_ms.entry(form(id)).or_insert(f64::MAX);
             rows.iter().for_each(|row| series.entry(row.algorithm.clone()).or_default().push(row.clone()));
             *least = rows.iter().fold(*least, |least, row| row.time_ms.min(least));
         }
@@ -76,8 +76,8 @@ impl Estimator {
     /// Which recorded kernel each algorithm of `kernel` is estimated from: the nearest of those that `may` be used.
     fn sources(&self, kernel: &KernelId, may: impl Fn(&KernelId) -> bool) -> Sources {
         let usable = self.known.iter().filter(|(id, _)| may(id));
-        let mut near: Vec<_> =
-            usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series))).collect();
+        let near = usable.filter_map(|(id, series)| Some((distance(kernel, id)?, id, series)));
+        let mut near: Vec<_> = near.collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         // What was not recorded of the kernel itself does not run on its shape, whatever the samples.
         if near.first().is_some_and(|(_, id, _)| *id == kernel) {
@@ -136,8 +136,8 @@ impl Estimator {
 impl Profiler for Estimator {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         let Request { kernel, micro_batch, .. } = request;
-        let sizes = self.known.values().flat_map(BTreeMap::values).flatten();
-        let largest = sizes.map(|row| row.micro_batch).max().unwrap_or(0);
+        let rows = self.known.values().flat_map(BTreeMap::values).flatten();
+        let largest = rows.map(|row| row.micro_batch).max().unwrap_or(0);
         if *micro_batch > largest.saturating_mul(FARTHEST) {
             return Err(format!("what was recorded has only up to {largest} samples").into());
         }
@@ -183,13 +183,9 @@ fn distance(a: &KernelId, b: &KernelId) -> Option<f64> {
         return None;
     }
     let sizes = |shape: &ConvShape| {
-        let ([h, w], groups) = (shape.output(), f64::from(shape.groups));
-        [
-            f64::from(shape.c) / groups,
-            f64::from(shape.k) / groups,
-            h * w,
-            f64::from(shape.r) * f64::from(shape.s),
-        ]
+        let [c, k, r, s, groups] = [shape.c, shape.k, shape.r, shape.s, shape.groups].map(f64::from);
+        let [h, w] = shape.output();
+        [c / groups, k / groups, h * w, r * s]
     };
     let apart = std::iter::zip(sizes(&a.shape), sizes(&b.shape)).map(|(a, b)| (a / b).ln().abs());
     // Another filter or stride is farther than another number of groups, and that than any number of channels.

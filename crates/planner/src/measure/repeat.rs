@@ -9,7 +9,7 @@ use super::estimate::{largest, line, plan};
 use super::measuring::{Measuring, ProfileError, Progress, Wanted};
 use super::profiler::{Profiler, Request};
 use crate::choose::{PlanOptions, PlannedKernel, candidates, desirable_set};
-use crate::model::{Algorithm, Configuration, Kernel, KernelId, Measurement};
+use crate::model::{Algorithm, Configuration, Kernel, KernelId, Measurement, Run};
 use crate::table::CostTable;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -59,9 +59,8 @@ pub fn repeat(
     let mut differences = Vec::new();
     let ids: BTreeSet<KernelId> = kernels.iter().map(|kernel| kernel.id).collect();
     // One call of every measured algorithm at every size.
-    let all_ms: f64 =
-        ids.iter().flat_map(|id| table.series(id).into_values().flatten()).map(|row| row.time_ms).sum();
-    let mut left_ms = SHARE * all_ms;
+    let all = ids.iter().flat_map(|id| table.series(id).into_values().flatten());
+    let mut left_ms = SHARE * all.map(|row| row.time_ms).sum::<f64>();
     for _ in 0..ROUNDS {
         let wanted = affordable(wanted(table, kernels, options, &mut is_open), &mut left_ms);
         if wanted.is_empty() {
@@ -166,16 +165,17 @@ fn promise(table: &CostTable, promised: &mut CostTable, id: &KernelId) {
 fn rests_on(table: &CostTable, planned: &PlannedKernel, options: &PlanOptions) -> Decisive {
     let mut decisive = Decisive::new();
     let mut add = |configuration: &Configuration| {
-        for micro in configuration.runs().iter().map(|run| &run.micro) {
-            let of_size = decisive.entry(micro.micro_batch).or_default();
-            of_size.insert(micro.algorithm.clone(), micro.time_ms);
+        for Run { micro: Measurement { micro_batch, algorithm, time_ms, .. }, .. } in configuration.runs() {
+            decisive.entry(*micro_batch).or_default().insert(algorithm.clone(), *time_ms);
         }
     };
     add(&planned.configuration);
     let Ok(unused) = candidates(&planned.kernel, table, options) else { return decisive };
     let is_used = |row: &&Measurement| {
-        let mut used = planned.configuration.runs().iter().map(|run| &run.micro);
-        used.any(|micro| micro.micro_batch == row.micro_batch && micro.algorithm == row.algorithm)
+        let is_it = |Run { micro, .. }: &Run| {
+            (micro.micro_batch, &micro.algorithm) == (row.micro_batch, &row.algorithm)
+        };
+        planned.configuration.runs().iter().any(is_it)
     };
     let unused = unused.into_iter().filter(|row| !is_used(row));
     let others = desirable_set(unused, planned.kernel.mini_batch, planned.available);

@@ -47,14 +47,12 @@ impl Configuration {
     /// The configuration made of these runs; equal micro-configurations are joined and empty runs left out.
     pub fn new(runs: impl IntoIterator<Item = Run>) -> Self {
         let mut runs: Vec<Run> = runs.into_iter().filter(|run| run.count > 0).collect();
-        runs.sort_by(|a, b| {
-            order(&a.micro).cmp(&order(&b.micro)).then(a.micro.time_ms.total_cmp(&b.micro.time_ms))
+        runs.sort_by(|Run { micro: a, .. }, Run { micro: b, .. }| {
+            order(a).cmp(&order(b)).then(a.time_ms.total_cmp(&b.time_ms))
         });
         runs.dedup_by(|next, kept| {
             let equal = next.micro == kept.micro;
-            if equal {
-                kept.count += next.count;
-            }
+            kept.count += if equal { next.count } else { 0 };
             equal
         });
         Self { runs }

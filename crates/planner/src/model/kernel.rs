@@ -80,23 +80,18 @@ impl fmt::Display for ConvShape {
     /// Leaves out what has its neutral value, as in `64x27x27, 192 filters 5x5, pad 2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x{}, {} filters {}x{}", self.c, self.h, self.w, self.k, self.r, self.s)?;
-        for (name, pair, neutral) in
-            [("pad", self.pad, 0), ("stride", self.stride, 1), ("dilation", self.dilation, 1)]
-        {
+        let Self { pad, stride, dilation, .. } = *self;
+        for (name, pair, neutral) in [("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)] {
             match pair {
                 [a, b] if a == neutral && b == neutral => (),
                 [a, b] if a == b => write!(f, ", {name} {a}")?,
                 [a, b] => write!(f, ", {name} {a}x{b}")?,
             }
         }
-        match self.groups {
-            1 => (),
-            groups => write!(f, ", {groups} groups")?,
+        if self.groups != 1 {
+            write!(f, ", {} groups", self.groups)?;
         }
-        match self.pack {
-            0 => Ok(()),
-            pack => write!(f, ", in packs of {pack}"),
-        }
+        if self.pack != 0 { write!(f, ", in packs of {}", self.pack) } else { Ok(()) }
     }
 }
 

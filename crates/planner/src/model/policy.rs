@@ -28,11 +28,11 @@ impl BatchSizePolicy {
     /// begins with: a plan uses whatever else was measured.
     pub fn sizes(self, mini_batch: u32) -> Vec<u32> {
         match self {
-            Self::Undivided => (mini_batch > 0).then_some(mini_batch).into_iter().collect(),
+            _ if mini_batch == 0 => Vec::new(),
+            Self::Undivided => vec![mini_batch],
             Self::PowerOfTwo | Self::Adaptive => {
                 let powers = (0..u32::BITS).map(|exponent| 1 << exponent);
-                let below = powers.take_while(|&size| size < mini_batch);
-                below.chain((mini_batch > 0).then_some(mini_batch)).collect()
+                powers.take_while(|&size| size < mini_batch).chain([mini_batch]).collect()
             }
             Self::All => (1..=mini_batch).collect(),
         }

@@ -96,8 +96,7 @@ impl Sum for Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut value = self.0 as f64;
-        let mut unit = 0;
+        let (mut value, mut unit) = (self.0 as f64, 0);
         // In tenths, so that 1023.97 KiB prints as 1 MiB and not as 1024 KiB.
         while (value * 10.0).round() >= 10240.0 && unit + 1 < BINARY_UNITS.len() {
             value /= 1024.0;

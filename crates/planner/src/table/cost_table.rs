@@ -104,9 +104,8 @@ impl CostTable {
             ("number of threads", &ours.threads, &theirs.threads),
         ] {
             if ours != theirs {
-                return Err(Unusable(format!(
-                    "cannot merge cost tables: their {what} differs, \"{ours}\" and \"{theirs}\""
-                )));
+                let differs = format!("their {what} differs, \"{ours}\" and \"{theirs}\"");
+                return Err(Unusable(format!("cannot merge cost tables: {differs}")));
             }
         }
         for (kernel, sizes) in other.groups {
@@ -125,10 +124,9 @@ impl CostTable {
     /// The measurements of a kernel by algorithm, each by rising size.
     pub(crate) fn series(&self, kernel: &KernelId) -> BTreeMap<&Algorithm, Vec<&Measurement>> {
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
-        let groups = self.sizes(kernel).into_iter().flat_map(BTreeMap::values);
-        groups
-            .flat_map(|group| &group.rows)
-            .for_each(|row| series.entry(&row.algorithm).or_default().push(row));
+        for row in self.sizes(kernel).into_iter().flat_map(BTreeMap::values).flat_map(|group| &group.rows) {
+            series.entry(&row.algorithm).or_default().push(row);
+        }
         series
     }
 
@@ -176,7 +174,7 @@ impl CostTable {
                 // Of several calls all but the first take as much.
                 let again_ms = |row: &Measurement| row.time_ms - row.shared_ms;
                 let is_better =
-                    |one: &Measurement| one.is_as_good_as(&row) && again_ms(one) <= again_ms(&row);
+                    |one| Measurement::is_as_good_as(one, &row) && again_ms(one) <= again_ms(&row);
                 if every_algorithm || !kept.iter().any(is_better) {
                     kept.push(row);
                 }

@@ -57,15 +57,14 @@ impl CostTable {
     pub fn from_json_lines_lenient(text: &str) -> Result<(Self, Vec<CostTableError>), CostTableError> {
         let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
         let mut lines = numbered.filter(|(_, line)| !line.trim().is_empty());
-        let (number, first) =
-            lines.next().ok_or_else(|| CostTableError { line: 1, reason: "the header is missing".into() })?;
+        let missing = || CostTableError { line: 1, reason: "the header is missing".into() };
+        let (number, first) = lines.next().ok_or_else(missing)?;
         let header: Header = parse(number, first)?;
         if header.cost_table != FORMAT {
             let reason = format!("format {} is unknown, this version reads {FORMAT}", header.cost_table);
             return Err(CostTableError { line: number, reason });
         }
-        let mut table = Self::new(header.device);
-        let mut skipped = Vec::new();
+        let (mut table, mut skipped) = (Self::new(header.device), Vec::new());
         for (line, text) in lines {
             let invalid = |error: Unusable| CostTableError { line, reason: error.to_string() };
             let inserted = parse(line, text).and_then(|line: Line| {
@@ -79,9 +78,7 @@ impl CostTable {
 }
 
 fn json(value: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(value).expect("plain data with text keys is always valid JSON");
-    line.push('\n');
-    line
+    serde_json::to_string(value).expect("plain data with text keys is always valid JSON") + "\n"
 }
 
 fn parse<T: DeserializeOwned>(line: usize, text: &str) -> Result<T, CostTableError> {
