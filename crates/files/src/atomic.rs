@@ -60,10 +60,7 @@ pub(super) fn write_through<S: Sink>(
 }
 
 /// Whether [`write_atomically`] would get as far as writing: the folder is there and takes new files, and the name is
-/// not too long. Leaves nothing behind.
-///
-/// # Errors
-/// What the system says.
+/// not too long; what the system says if not. Leaves nothing behind.
 pub fn try_writing(path: &Path) -> io::Result<()> {
     if is_file(path) { Temporary::beside(&target(path)).map(drop) } else { Ok(()) }
 }

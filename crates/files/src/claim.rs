@@ -65,10 +65,9 @@ fn attempt(path: &Path) -> io::Result<Option<Claimed>> {
 
 /// Opens the file, or makes it; does not follow a link to make it elsewhere.
 fn open(path: &Path) -> io::Result<File> {
-    match OpenOptions::new().read(true).write(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            OpenOptions::new().read(true).write(true).create_new(true).open(path)
-        }
+    let mut options = OpenOptions::new();
+    match options.read(true).write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => options.create_new(true).open(path),
         opened => opened,
     }
 }

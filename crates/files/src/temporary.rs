@@ -8,8 +8,7 @@ use std::{ffi::OsString, io, time::Duration};
 /// How often another name is tried when another process cleans up at the same moment.
 const ATTEMPTS: usize = 20;
 
-/// Locks of one machine need not be seen by another. A file whose writer may be on another
-/// machine is left alone until it has not been written to for so long.
+/// Locks of one machine need not be seen by another: a file whose writer may be there is left alone for so long.
 const SURELY_DEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A new file beside the one that it is to become, locked as long as it is written. Gone when dropped, unless renamed.
@@ -89,10 +88,9 @@ fn remove_if_abandoned(path: &Path, written_in: &str) -> io::Result<()> {
     }
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let is_of_this_boot = boot().is_some_and(|boot| boot == written_in);
-    let is_old =
-        || Ok::<_, io::Error>(file.metadata()?.modified()?.elapsed().unwrap_or_default() > SURELY_DEAD);
+    let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
     // A writer has the lock; while we have it, none begins to write.
-    if file.try_lock().is_ok() && (is_of_this_boot || is_old()?) && is_at(path, &file)? {
+    if file.try_lock().is_ok() && (is_of_this_boot || age > SURELY_DEAD) && is_at(path, &file)? {
         fs::remove_file(path)?;
     }
     Ok(())

@@ -26,6 +26,5 @@ mod schedule;
 pub use action::{Action, Buffer, Place, Residence, StreamKind};
 pub use layout::{ArenaLayout, MemoryReport, NetMemory, NetPlaces, Spot};
 pub use outline::{LayerMemory, Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
-pub use placement::{Placement, lower_bound, place};
 pub use room::Room;
 pub use schedule::{Schedule, ScheduleError};

@@ -5,11 +5,11 @@ use planner::ARENA_ALIGNMENT as ALIGNMENT;
 
 /// Where buffers lie, and the size of what they lie in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
+pub(crate) struct Placement {
     /// First byte of each buffer, a multiple of [`ALIGNMENT`].
-    pub offsets: Vec<u64>,
+    pub(crate) offsets: Vec<u64>,
     /// Bytes of the whole.
-    pub len: u64,
+    pub(crate) len: u64,
 }
 
 /// So many buffers are placed once more at most, to find a better order.
@@ -23,7 +23,7 @@ const AGAIN: usize = 5000;
 /// placed (the optimum is NP-hard; Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it places perfectly.
 /// Then what lives longest while memory is short first; and whatever ends high moves forward by a third of its place in
 /// the order, again and again. What goes last has no part in that: the others lie where they would without it.
-pub fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool, enough: u64) -> Placement {
+pub(crate) fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool, enough: u64) -> Placement {
     let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
     order.sort_by_key(|&index| {
         let Residence { bytes, first, .. } = buffers[index];
@@ -57,7 +57,7 @@ pub fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool, enough: u
 }
 
 /// No placement is smaller than the most that lives at any one step.
-pub fn lower_bound(buffers: &[Residence]) -> u64 {
+pub(crate) fn lower_bound(buffers: &[Residence]) -> u64 {
     alive(buffers.iter()).into_iter().max().unwrap_or(0)
 }
 

@@ -2,9 +2,8 @@
 //!
 //! Blobs and gradients come and go in the course of an iteration. A limit that is the same for all kernels has to fit
 //! the action where most is alive; here each kernel gets what its own action leaves free. Where all of them can have
-//! their fastest in whatever places, they have. Else everything but workspaces is placed first and stays where it is, and
-//! a workspace lies in the largest hole of its action: both are what [`ArenaLayout`] does. Workspaces never meet, as no
-//! two actions compute at once.
+//! their fastest in whatever places, they have. Else everything but workspaces is placed first and stays where it is,
+//! and a workspace lies in the largest hole of its action: both are what [`ArenaLayout`] does. They never meet.
 
 use crate::action::{Action, Buffer, Place, Residence};
 use crate::layout::ArenaLayout;
@@ -145,8 +144,7 @@ impl Beside {
         last.min(Bytes(place(&residences, |_| false, enough.0).len))
     }
 
-    /// Where nothing lies at action `at`, by rising offset: (first, one past the last), the one behind the last buffer
-    /// open to the end.
+    /// Where nothing lies at action `at`, by rising offset: (first, one past the last), the last one open to the end.
     pub(crate) fn holes(&self, at: usize) -> Vec<(u64, u64)> {
         let alive = std::iter::zip(&self.residences, &self.placement.offsets);
         let alive = alive.filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));

@@ -300,10 +300,7 @@ impl Outline {
         (after, self.updates.then_some(Action::Update(0, end)))
     }
 
-    /// The size of a buffer.
-    ///
-    /// # Panics
-    /// For scratch, which only actions have.
+    /// The size of a buffer. Panics for scratch, which only actions have.
     pub(crate) fn size(&self, buffer: Buffer) -> Bytes {
         match buffer {
             Buffer::Data(id) | Buffer::Diff(id) | Buffer::Constant(id) => self.values[id].bytes,

@@ -22,7 +22,6 @@
 //! ```
 //! use planner::*;
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! /// One fast algorithm that needs 1 MiB a sample, and one slow one that needs nothing.
 //! struct Affine;
 //! impl Profiler for Affine {
@@ -55,8 +54,7 @@
 //!
 //! assert_eq!(plan.kernels[0].configuration.to_string(), "4x64 FFT");
 //! assert_eq!(plan.kernels[0].explanation.to_string(), "FFT at 256 is 1.11x faster but lacks 192 MiB");
-//! # Ok(())
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -75,8 +75,7 @@ fn at_exit(path: &'static Path) {
         written.unwrap_or_else(|error| warn(&format!("cannot write the report {}: {error}", path.display())));
     }
     if AT_EXIT.set((path, process::id())).is_ok() {
-        // SAFETY: the function stays where it is: this library is never unloaded, and it takes nothing that may be
-        // gone.
+        // SAFETY: the function stays where it is: this library is never unloaded, and takes nothing that may go.
         unsafe { libc::atexit(write) };
     }
 }

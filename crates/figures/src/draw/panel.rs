@@ -225,8 +225,7 @@ impl Area<'_> {
         let Frame { right, top, bottom, .. } = self.frame;
         let heights = spread(names.iter().map(|name| name.0).collect(), [top, bottom]);
         for ((end, Drawn { text, tone, .. }), height) in names.into_iter().zip(heights) {
-            // Not every colour can be read as a text. A lead is thinner than its line and apart from it, so that it
-            // is not read as its course.
+            // Not every colour can be read as a text. A lead is thinner than its line and apart, not to be read as it.
             svg.line(&[[right + LEAD / 3.0, end], [right + LEAD, height]], *tone, 1.0);
             svg.text(text, [right + LEAD + GAP, height], TEXT, Tone::Ink, "start");
         }

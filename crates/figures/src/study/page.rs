@@ -5,8 +5,7 @@ use crate::draw::{Data, Figure};
 use planner::{BatchSizePolicy, Math, PlannedKernel, WorkspacePolicy};
 use std::iter::zip;
 
-/// What is said of nets; whether that is that one time is 1.1 times another at least, or that it is not; and the ratio,
-/// of a net and the same in TF32.
+/// What is said of nets; whether that is that a ratio is 1.1 or more; and the ratio, of a net and the same in TF32.
 type Conclusion = (&'static str, bool, fn(&Study, Option<&Study>) -> Option<f64>);
 
 /// What the papers conclude, what their GPUs did not have, and what sharing makes of WD.

@@ -65,13 +65,13 @@ impl Database {
             Some(name) => Some(name.to_owned()).filter(|name| name != Path::new("none")),
             None => default,
         };
-        if let Some(file) = folder.as_ref().filter(|folder| folder.is_file()) {
-            let file = file.display();
-            return Err(format!(
-                "the measurement database {file} is a file; it must be a folder, new or not"
-            ));
+        match &folder {
+            Some(file) if file.is_file() => {
+                let file = file.display();
+                Err(format!("the measurement database {file} is a file; it must be a folder, new or not"))
+            }
+            _ => Ok(folder.map(Self::new)),
         }
-        Ok(folder.map(Self::new))
     }
 
     /// Its folder.
@@ -85,9 +85,9 @@ impl Database {
     /// When the folder cannot be listed. Files and lines that cannot be read are skipped, and the warning says so.
     pub fn read(&self, device: &DeviceHeader) -> Result<Known, DatabaseError> {
         let (mut table, mut unreadable) = (CostTable::new(device.clone()), Vec::new());
-        for path in segments(&self.folder_of(device))? {
-            let mut complain =
-                |reason: &dyn Display| unreadable.push(format!("{}: {reason}", path.display()));
+        for path in segments(&self.folder.join(folder_name(device)))? {
+            let name = path.display();
+            let mut complain = |reason: &dyn Display| unreadable.push(format!("{name}: {reason}"));
             match read_regular(&path) {
                 Err(error) => complain(&error),
                 // Bytes that are no text spoil their line only.
@@ -101,11 +101,8 @@ impl Database {
             }
         }
         let warning = unreadable.first().map(|first| {
-            let places = if unreadable.len() == 1 { "place" } else { "places" };
-            format!(
-                "the measurement database cannot be read in {} {places}, which are left as they are: {first}",
-                unreadable.len()
-            )
+            let (count, s) = (unreadable.len(), if unreadable.len() == 1 { "" } else { "s" });
+            format!("the measurement database cannot be read in {count} place{s}, which are left as they are: {first}")
         });
         Ok(Known { table, warning })
     }
@@ -121,26 +118,21 @@ impl Database {
         }
         let folder = self.make_folder(&table.device)?;
         remove_abandoned(&folder, |name| name.ends_with(".jsonl"));
-        write(&folder.join(fresh_name()), &table.to_json_lines())
+        let segment = folder.join(fresh_name());
+        let written = write_atomically(&segment, |file| file.write_all(table.to_json_lines().as_bytes()));
+        written.map_err(DatabaseError::at("write", &segment))
     }
 
-    /// Whether measurements of `device` could be added.
-    ///
-    /// # Errors
-    /// As [`Database::add`].
+    /// Whether measurements of `device` could be added: an error as of [`Database::add`] if not.
     pub fn try_adding(&self, device: &DeviceHeader) -> Result<(), DatabaseError> {
         let segment = self.make_folder(device)?.join(fresh_name());
         try_writing(&segment).map_err(DatabaseError::at("write", &segment))
     }
 
     fn make_folder(&self, device: &DeviceHeader) -> Result<PathBuf, DatabaseError> {
-        let folder = self.folder_of(device);
+        let folder = self.folder.join(folder_name(device));
         fs::create_dir_all(&folder).map_err(DatabaseError::at("make", &folder))?;
         Ok(folder)
-    }
-
-    fn folder_of(&self, device: &DeviceHeader) -> PathBuf {
-        self.folder.join(folder_name(device))
     }
 }
 
@@ -163,10 +155,6 @@ fn segments(folder: &Path) -> Result<Vec<PathBuf>, DatabaseError> {
 fn fresh_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("{now:020}-{:016x}.jsonl", random())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
-    write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(DatabaseError::at("write", path))
 }
 
 /// Where measurements are kept unless somebody says otherwise: a folder in the user's cache, if there is one.

@@ -112,8 +112,7 @@ impl<'a> Annealing<'a> {
         }
     }
 
-    /// Changes a choice at random so many times: for the better always, for the worse ever less, at first so `hot` in
-    /// parts of the time.
+    /// Changes a choice at random: for the better always, for the worse ever less, at first so `hot`, in parts of time.
     pub(super) fn anneal(&mut self, mut now: Choice, trials: usize, hot: f64) {
         let mut energy = self.energy(&now, f64::INFINITY);
         let [hot, cold] = [hot, COLD].map(|part| part * energy);

@@ -106,7 +106,10 @@ impl<'a> Bound<'a> {
         let mut tables: Vec<Table> = Vec::with_capacity(path.len());
         let free = vec![0.0; none + 1];
         for (at, &unit) in path.iter().enumerate() {
-            let read = path.get(at + 1).and_then(|&reader| self.problem.input_from(reader, unit));
+            // The tensor that the next one on the path reads.
+            let reader = path.get(at + 1).map(|&reader| &self.problem.units[reader]);
+            let mut inputs = reader.into_iter().flat_map(|reader| &reader.inputs).map(|input| input.0);
+            let read = inputs.find(|&input| self.problem.tensors[input].unit == unit);
             let below = tables.last().map_or(&free, |table| &table.ms);
             let table = Table::new(self.problem, unit, read, price, below);
             tables.push(table);

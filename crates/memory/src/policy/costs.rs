@@ -86,8 +86,7 @@ impl Costs {
         self.launch_ms + bytes.0 as f64 / self.bytes_per_ms[direction]
     }
 
-    /// Time of an iteration in any amount of memory: the fastest configuration of every kernel, nothing copied or
-    /// computed again, in milliseconds.
+    /// Milliseconds of an iteration in any memory: every kernel's fastest, nothing copied or computed again.
     pub fn unlimited_ms(&self, outline: &Outline) -> f64 {
         let passes = outline.nodes.iter().zip(&self.nodes).flat_map(|(node, costs)| {
             costs.iter().enumerate().filter(|&(pass, _)| pass == 0 || node.backward).map(|(_, costs)| costs)

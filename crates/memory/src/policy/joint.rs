@@ -6,8 +6,7 @@
 //! A search climbs from the smallest capacity to the budget in steps that do not depend on the budget, each from what
 //! is known of the one below, and the plan is the fastest of all that was found on the way: more memory makes none of
 //! them slower. Where nothing may be offloaded the search comes first, as what it finds for its least memory is near
-//! what is best for less with a little offloading. Only AccUDNN's choice for the very budget is not among those of
-//! larger ones, which have their own.
+//! what is best for less with a little offloading. Only AccUDNN's choice for the very budget is not among larger ones'.
 
 use super::anneal::{Annealing, both};
 use super::plan::{BelowFloor, Fitting, MemoryPlan};
@@ -27,10 +26,7 @@ const KNOWN: [usize; 2] = [4, 48];
 
 /// The fastest iteration that was found whose buffers fit `budget` bytes of the device: every feature map is kept,
 /// offloaded or computed again, and each kernel has as workspace what is free when it runs. What outlives an iteration
-/// ([`ArenaLayout::base`](crate::ArenaLayout::base)) lies beside the budget.
-///
-/// # Errors
-/// [`BelowFloor`]: nothing fits.
+/// ([`ArenaLayout::base`](crate::ArenaLayout::base)) lies beside the budget. [`BelowFloor`] if nothing fits.
 pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
     let unlimited_ms = costs.unlimited_ms(outline);
     let plain = Fitting::new(outline, costs, Schedule::plain(outline).actions);

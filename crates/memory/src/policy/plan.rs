@@ -54,10 +54,7 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// The plan of `actions` with these workspaces.
-    ///
-    /// # Errors
-    /// As [`Schedule::new`].
+    /// The plan of `actions` with these workspaces; errors are those of [`Schedule::new`].
     pub fn new(
         outline: &Outline,
         costs: &Costs,
@@ -93,8 +90,7 @@ pub(super) struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    /// # Panics
-    /// If actions need what is not there.
+    /// Panics if actions need what is not there.
     pub(super) fn new(outline: &'a Outline, costs: &'a Costs, actions: Vec<Action>) -> Self {
         let bare = with_workspace(outline, costs, &vec![[Bytes::ZERO; 2]; outline.nodes.len()]);
         let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
@@ -137,10 +133,7 @@ impl<'a> Fitting<'a> {
     }
 
     /// The fastest workspaces within `budget` if that is wanted and there is a place for each, or the largest where all
-    /// else is placed first, which more memory makes no smaller, or the smallest.
-    ///
-    /// # Errors
-    /// Not even these fit.
+    /// else is placed first, which more memory makes no smaller, or the smallest, if these fit.
     pub(super) fn workspaces(&self, budget: Bytes, fastest: bool) -> Result<Vec<[Bytes; 2]>, BelowFloor> {
         let fits = |one: &Vec<[Bytes; 2]>| self.takes(one, budget) <= budget;
         if let Some(ideal) = fastest.then(|| self.ideal(budget)).filter(fits) {

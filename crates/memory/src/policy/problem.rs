@@ -131,12 +131,6 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// The tensor of unit `from` that `unit` reads.
-    pub(super) fn input_from(&self, unit: usize, from: usize) -> Option<usize> {
-        let mut inputs = self.units[unit].inputs.iter().map(|&(input, _)| input);
-        inputs.find(|&input| self.tensors[input].unit == from)
-    }
-
     /// Node and pass of an action.
     pub(super) fn action(&self, at: usize) -> (usize, usize) {
         match at.checked_sub(self.turn()) {

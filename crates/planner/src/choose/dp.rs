@@ -16,8 +16,7 @@
 //! An algorithm may do part of its work once for all its micro-batches (the transform of a filter): a fixed cost F,
 //! paid if the algorithm is used at all, and a variable one for each micro-batch. Which algorithms' fixed costs are
 //! paid is one of 2^n cases for n algorithms that share; in each the recurrence is as before on variable costs, with
-//! those algorithms and the ones that share nothing. So there is a T for each case, and the fastest of `T(N) + ΣF` is
-//! the answer, for every limit.
+//! those algorithms and the ones that share nothing. The fastest of all `T(N) + ΣF` is the answer, for every limit.
 
 use crate::model::{Algorithm, Bytes, Configuration, DesirableSet, Measurement, Run, faster};
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
@@ -148,8 +147,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Makes every algorithm share the same with all its micro-batches, and returns those that share something, with their
-/// fixed costs.
+/// Makes every algorithm share the same with all its micro-batches, and returns those that share, with fixed costs.
 fn agree(micros: &mut [Cow<'_, Measurement>]) -> (Vec<Algorithm>, Vec<f64>) {
     let mut least: BTreeMap<Algorithm, f64> = BTreeMap::new();
     for micro in micros.iter() {

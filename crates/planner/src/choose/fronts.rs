@@ -28,12 +28,10 @@ pub(crate) struct Front {
 }
 
 impl Fronts {
-    /// The desirable sets of `kernels`. Of `options` only the batch-size policy and the demands on accuracy and
-    /// determinism count.
+    /// The desirable sets of `kernels`. Of `options` only the batch-size policy, accuracy and determinism count.
     ///
     /// # Errors
-    /// When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, or has no admitted
-    /// algorithm.
+    /// When a kernel has an empty mini-batch, no admitted algorithm, or lacks a measurement that the policy needs.
     pub fn new(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Self, PlanError> {
         let mut index: HashMap<(&KernelId, u32), usize> = HashMap::new();
         let (mut distinct, mut of_kernel) = (Vec::new(), Vec::with_capacity(kernels.len()));
@@ -105,10 +103,8 @@ impl Front {
     }
 }
 
-/// What a kernel's configurations may be made of: measurements at the policy's sizes that the options admit.
-///
-/// # Errors
-/// When the mini-batch is empty, or one of the sizes was not measured.
+/// What a kernel's configurations may be made of: measurements at the policy's sizes that the options admit. An error
+/// if the mini-batch is empty, or one of the sizes was not measured.
 pub(crate) fn candidates<'t>(
     kernel: &Kernel,
     table: &'t CostTable,

@@ -27,8 +27,7 @@ pub struct PlannedKernel {
 }
 
 impl PlannedKernel {
-    /// One of the configurations of `front`, with its workspace at the beginning of the arena, and what is compared
-    /// with it.
+    /// One of the configurations of `front`, with its workspace at the beginning of the arena, and its rivals.
     pub(crate) fn new(
         kernel: &Kernel,
         front: &Front,
@@ -53,8 +52,7 @@ impl PlannedKernel {
         self.configuration.time_ms()
     }
 
-    /// How many times faster than undivided it is, if it can run undivided. Under WD a kernel may lose (below 1) what
-    /// the others win.
+    /// How many times faster than undivided it is, if it can run undivided. Under WD it may lose (below 1).
     pub fn gain(&self) -> Option<f64> {
         self.undivided.as_ref().map(|undivided| undivided.time_ms / self.time_ms())
     }

@@ -13,11 +13,8 @@ impl Fronts {
     /// straight line from one to the next.
     pub fn curve(&self, policy: WorkspacePolicy) -> Curve {
         match policy {
-            WorkspacePolicy::Wr | WorkspacePolicy::Ws => {
-                let curves: Vec<Curve> = self.iter().map(|(_, set)| set.curve()).collect();
-                Curve::sum(&curves)
-            }
             WorkspacePolicy::Wd => Curve::new(relaxed_divisions(&self.groups(Bytes::MAX))),
+            _ => Curve::sum(&self.iter().map(|(_, set)| set.curve()).collect::<Vec<_>>()),
         }
     }
 
@@ -45,12 +42,10 @@ impl Fronts {
     pub fn equal_limit(&self, limits: &[Bytes]) -> Option<Cost> {
         let curve = self.curve(WorkspacePolicy::Wr);
         let fits = |limit: Bytes| {
-            let choices = self.iter().map(|(_, set)| set.fastest_within(limit));
-            std::iter::zip(choices, limits)
-                .all(|(choice, limit)| choice.is_some_and(|choice| choice.workspace() <= *limit))
+            let mut choices = self.iter().map(|(_, set)| set.fastest_within(limit)).zip(limits);
+            choices.all(|(choice, own)| choice.is_some_and(|choice| choice.workspace() <= *own))
         };
-        let fitting = curve.points().partition_point(|point| fits(point.workspace));
-        fitting.checked_sub(1).map(|last| curve.points()[last])
+        curve.points()[..curve.points().partition_point(|point| fits(point.workspace))].last().copied()
     }
 
     /// The time in any amount of memory.

@@ -136,12 +136,7 @@ fn front(group: &[Cost], total: i64) -> Vec<Point> {
     });
     let mut points: Vec<Point> = within.collect();
     points.sort_by(|a, b| a.workspace.cmp(&b.workspace).then(a.time_ms.total_cmp(&b.time_ms)));
-    let mut fastest_ms = f64::INFINITY;
-    points.retain(|point| {
-        let better = point.time_ms < fastest_ms;
-        fastest_ms = fastest_ms.min(point.time_ms);
-        better
-    });
+    points.dedup_by(|point, fastest| point.time_ms >= fastest.time_ms);
     points
 }
 

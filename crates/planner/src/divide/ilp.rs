@@ -23,8 +23,7 @@ pub fn divide_ilp(groups: &[Vec<Cost>], total: Bytes) -> Result<Division, String
     division.filter(fits).ok_or_else(|| "microlp broke a constraint".to_owned())
 }
 
-/// The share that each choice of each group has in the solution: zero or one, or with `binary` unset (the linear
-/// relaxation) anything between.
+/// The share of each choice of each group in the solution: zero or one, or between if not `binary` (the relaxation).
 fn solve(groups: &[Vec<Cost>], total: Bytes, binary: bool) -> Result<Vec<Vec<f64>>, String> {
     let mut variables = ProblemVariables::new();
     // x[k][c] = 1 if kernel k gets its configuration c.

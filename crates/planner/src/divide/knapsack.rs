@@ -175,13 +175,6 @@ fn remaining_rates(core: &[CoreGroup]) -> Vec<Rates> {
 fn undominated(mut states: Vec<(State, Change)>) -> Vec<(State, Change)> {
     // Every offer contributed a sorted run, which a stable sort merges.
     states.sort_by(|(a, _), (b, _)| a.workspace.cmp(&b.workspace).then(a.time_ms.total_cmp(&b.time_ms)));
-    let mut fastest_ms = f64::INFINITY;
-    states.retain(|(state, _)| {
-        let better = faster(state.time_ms, fastest_ms);
-        if better {
-            fastest_ms = state.time_ms;
-        }
-        better
-    });
+    states.dedup_by(|(state, _), (fastest, _)| !faster(state.time_ms, fastest.time_ms));
     states
 }

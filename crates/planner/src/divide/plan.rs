@@ -9,8 +9,7 @@ use crate::table::CostTable;
 ///
 /// # Errors
 /// When a kernel has an empty mini-batch, lacks a measurement that the batch-size policy needs, has no admitted
-/// algorithm, or does not fit the limit; the last names the smallest limit that would do. Also when WD's ILP solver
-/// fails.
+/// algorithm, or does not fit the limit; the last names the smallest that would do. Also when WD's ILP solver fails.
 pub fn plan(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Plan, PlanError> {
     Fronts::new(kernels, table, options)?.plan(options)
 }

@@ -25,8 +25,7 @@ impl Coverage {
         if self.all == 0 { 1.0 } else { self.measured as f64 / self.all as f64 }
     }
 
-    /// By how much the plan is slower than its lower bound, as a part of it: what is lost by not measuring the rest is
-    /// at most that.
+    /// By how much the plan is slower than its lower bound, as a part of it: not measuring the rest loses at most that.
     pub fn gap(&self) -> Option<f64> {
         let (time_ms, bound_ms) = (self.time_ms?, self.lower_bound_ms?);
         Some(if bound_ms > 0.0 { (time_ms / bound_ms - 1.0).max(0.0) } else { 0.0 })

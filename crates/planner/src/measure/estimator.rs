@@ -2,9 +2,8 @@
 //!
 //! An algorithm's time is taken to be proportional to its multiplications from the nearest recorded shape on, at the
 //! number of samples that comes nearest to the same amount of work there: a device that a call does not fill is as
-//! badly filled then. Its workspace is taken to be proportional to the operands. How far that holds is told by leaving
-//! every recorded kernel out in turn and estimating it from the others. A convolution in groups is like one with the
-//! channels of a group.
+//! badly filled then. Its workspace is taken to be proportional to the operands. How far that holds, leaving out every
+//! recorded kernel in turn tells. A convolution in groups is like one with the channels of a group.
 
 use super::profiler::{Profiler, ProfilerError, Request};
 use crate::model::{
@@ -17,8 +16,7 @@ use std::collections::BTreeMap;
 /// A mini-batch this many times larger than what was recorded is not estimated any more.
 const FARTHEST: u32 = 16;
 
-/// Groups of fewer channels are not estimated from dense convolutions: reading and writing takes longer then than
-/// multiplying.
+/// Groups of fewer channels are not estimated from dense convolutions: reading and writing prevails then.
 const FEWEST_CHANNELS: u32 = 16;
 
 /// Workspaces below this are no measure of an estimate: a few indices, whatever the shape.

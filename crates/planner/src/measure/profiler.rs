@@ -56,8 +56,7 @@ pub type Done<'d> = &'d mut dyn FnMut(usize, Vec<Measurement>) -> Result<(), Pro
 pub trait Profiler {
     /// Measures every algorithm of the request that can run; those that cannot are left out, and an empty list says
     /// that none can. Of a request for all, a profiler may also leave out what is far behind another algorithm that is
-    /// as good in everything else. Workspaces are never limited here: the limit is the plan's affair, and a table
-    /// serves every limit.
+    /// as good in everything else. Workspaces are never limited here: a table serves every limit.
     ///
     /// # Errors
     /// When the device fails; profiling then stops.

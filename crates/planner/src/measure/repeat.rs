@@ -2,8 +2,7 @@
 //!
 //! A busy machine makes calls slower, never faster, and a plan picks what looks fast. So what it picked, and what it
 //! nearly picked, is measured a second time; of two times the shorter counts. So is what it would pick if every size
-//! were as fast as the sizes around it say, as that one may have been disturbed. If that changes the plan, what is new
-//! in it is repeated too.
+//! were as fast as the sizes around it say, as that one may have been disturbed. What is new in the plan then, too.
 
 use super::estimate::{largest, line, plan};
 use super::measuring::{Measuring, ProfileError, Progress, Wanted};

@@ -1,11 +1,10 @@
-//! A division of the mini-batch into micro-batches.
+//! Divisions of the mini-batch into micro-batches, and the Pareto front of them in (time, workspace).
 
 use super::{measurement::Measurement, units::Bytes};
 use serde::{Deserialize, Serialize};
-use std::{cmp::Reverse, fmt};
+use std::{cmp::Reverse, fmt, ops::Deref};
 
-/// A time and the workspace that it takes: of a configuration, of a choice that WD has for a kernel, of a step of a
-/// curve.
+/// A time and the workspace that it takes: of a configuration, of a choice for a kernel under WD, of a curve's step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Time in milliseconds, finite.
@@ -119,5 +118,29 @@ impl fmt::Display for Configuration {
             _ => format!("{count}x{micro_batch} {algorithm}"),
         };
         f.pad(&self.runs.iter().map(part).collect::<Vec<_>>().join(" + "))
+    }
+}
+
+/// Configurations of one kernel of which none is as good as another in both time and workspace (the paper's desirable
+/// set). Ordered by rising workspace, hence by strictly falling time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DesirableSet {
+    pub(crate) points: Vec<Configuration>,
+}
+
+impl DesirableSet {
+    /// The fastest configuration whose workspace is at most `limit`.
+    pub fn fastest_within(&self, limit: Bytes) -> Option<&Configuration> {
+        self.points[..self.partition_point(|point| point.workspace() <= limit)].last()
+    }
+}
+
+/// The configurations by rising workspace and falling time.
+impl Deref for DesirableSet {
+    type Target = [Configuration];
+
+    fn deref(&self) -> &[Configuration] {
+        &self.points
     }
 }

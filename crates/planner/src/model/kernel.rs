@@ -1,6 +1,6 @@
 //! What identifies a convolution kernel: the operation, its geometry and how its operands are stored.
 
-use super::names::printed;
+use super::{measurement::is_default, names::printed};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -49,7 +49,7 @@ pub struct ConvShape {
     pub groups: u32,
     /// If x lies as blocks of stride x stride pixels, which make it that of a dense convolution: the channels of which
     /// these have a multiple. Else 0.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pack: u32,
 }
 
@@ -63,10 +63,6 @@ impl ConvShape {
         };
         [extent(self.h, self.r, 0), extent(self.w, self.s, 1)]
     }
-}
-
-fn is_none(pack: &u32) -> bool {
-    *pack == 0
 }
 
 impl Default for ConvShape {

@@ -46,7 +46,7 @@ pub struct Measurement {
     pub time_ms: f64,
     /// The part of it that the algorithm does only once, however many micro-batches of a kernel it gets: what depends
     /// on the filter alone, such as its transform. Zero for libraries whose calls know nothing of each other.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub shared_ms: f64,
     /// Scratch memory that the call needs.
     pub workspace: Bytes,
@@ -59,8 +59,9 @@ pub struct Measurement {
 /// No call takes a week.
 const LONGEST_MS: f64 = 1e9;
 
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
+/// Whether a value need not be written.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Measurement {

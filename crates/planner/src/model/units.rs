@@ -62,8 +62,7 @@ impl Bytes {
         self.align_up(ARENA_ALIGNMENT)
     }
 
-    /// The natural unit, followed by the number of bytes where the unit had to be rounded: what a reader may type back
-    /// and get the same size.
+    /// The natural unit, followed by the number of bytes where that is rounded: what a reader may type back.
     pub fn exact(self) -> String {
         let rounded = self.to_string();
         match rounded.parse::<Self>() {
@@ -163,8 +162,7 @@ fn scale(number: &str, multiplier: u64) -> Result<Bytes, &'static str> {
     total.map(Bytes).ok_or("it is larger than 2^64 - 1 bytes")
 }
 
-/// A text that is no size or policy, a measurement that is impossible, or a cost table that belongs to another device: a
-/// sentence.
+/// A text that is no size or policy, a measurement that is impossible, or a cost table of another device: a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct Unusable(pub(crate) String);

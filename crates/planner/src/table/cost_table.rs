@@ -68,10 +68,7 @@ impl CostTable {
     }
 
     /// Stores measurements of some algorithms of one kernel and size, each in place of the one that it had. Unless all
-    /// are known from before, there may be more.
-    ///
-    /// # Errors
-    /// As [`insert`](CostTable::insert).
+    /// are known from before, there may be more. Errors are those of [`insert`](CostTable::insert).
     pub fn insert_some(&mut self, id: KernelId, size: u32, rows: Vec<Measurement>) -> Result<(), Unusable> {
         self.store(id, size, Group { rows, is_partial: true })
     }
@@ -94,8 +91,7 @@ impl CostTable {
     /// and the command remain its own.
     ///
     /// # Errors
-    /// When `other` was measured on another device, with another version of the library or another number of threads;
-    /// the table stays as it is.
+    /// When `other` was measured on another device, library version or number of threads; the table stays as it is.
     pub fn merge(&mut self, other: Self) -> Result<(), Unusable> {
         let (ours, theirs) = (&self.device, &other.device);
         for (what, ours, theirs) in [
