@@ -38,8 +38,12 @@ fn open() -> (TempDir, Database) {
     (folder, database)
 }
 
+fn folder_of(database: &Database, device: &DeviceHeader) -> PathBuf {
+    database.folder.join(folder_name(device))
+}
+
 fn files(database: &Database, device: &DeviceHeader) -> Vec<PathBuf> {
-    let entries = fs::read_dir(database.folder_of(device)).unwrap();
+    let entries = fs::read_dir(folder_of(database, device)).unwrap();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
@@ -106,7 +110,7 @@ fn a_file_that_cannot_be_read_takes_no_other_with_it() {
     let cpu = device("a CPU");
     database.add(&table(&cpu, 1..4, 5.0)).unwrap();
     database.add(&table(&cpu, 4..6, 5.0)).unwrap();
-    let of_cpu = database.folder_of(&cpu);
+    let of_cpu = folder_of(&database, &cpu);
     fs::create_dir(of_cpu.join("a.jsonl")).unwrap();
     symlink("nowhere", of_cpu.join("b.jsonl")).unwrap();
     symlink("/dev/zero", of_cpu.join("c.jsonl")).unwrap();
@@ -127,7 +131,7 @@ fn what_cannot_be_written_is_said_of_the_database() {
     let cpu = device("a CPU");
     database.try_adding(&cpu).unwrap();
     assert!(files(&database, &cpu).is_empty());
-    let of_cpu = database.folder_of(&cpu);
+    let of_cpu = folder_of(&database, &cpu);
     fs::remove_dir(&of_cpu).unwrap();
     fs::write(&of_cpu, "").unwrap();
     for error in [database.try_adding(&cpu), database.add(&table(&cpu, [1], 1.0))] {
@@ -143,7 +147,7 @@ fn what_dead_writers_left_half_written_is_removed() {
     let (_folder, database) = open();
     let cpu = device("a CPU");
     database.try_adding(&cpu).unwrap();
-    let of_cpu = database.folder_of(&cpu);
+    let of_cpu = folder_of(&database, &cpu);
     let half = fs::File::create(of_cpu.join(".0179-1.jsonl.4711-0.tmp")).unwrap();
     half.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(100_000)).unwrap();
     database.add(&table(&cpu, [1], 1.0)).unwrap();

@@ -85,10 +85,8 @@ impl Front {
         let set = desirable_set(micros.iter().copied(), kernel.mini_batch, Bytes::MAX);
         if set.is_empty() {
             let (policy, restrictions) = (options.batch_size_policy, options.restrictions());
-            return Err(PlanError::NoAlgorithm(format!(
-                "{kernel} has no algorithm that covers mini-batch {} under the {policy} policy{restrictions}",
-                kernel.mini_batch
-            )));
+            let samples = format!("mini-batch {} under the {policy} policy{restrictions}", kernel.mini_batch);
+            return Err(PlanError::NoAlgorithm(format!("{kernel} has no algorithm that covers {samples}")));
         }
         let undivided = micros.into_iter().filter(|micro| micro.micro_batch == kernel.mini_batch);
         Ok(Self { set, undivided: undivided.cloned().collect() })

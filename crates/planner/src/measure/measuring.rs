@@ -67,10 +67,8 @@ impl Measuring<'_> {
         });
         served.map_err(|RequestError { index, source }| {
             let (kernel, Request { micro_batch, .. }) = &wanted[index];
-            ProfileError {
-                at: format!("{kernel} ({}) at micro-batch {micro_batch}", kernel.id.shape),
-                source,
-            }
+            let at = format!("{kernel} ({}) at micro-batch {micro_batch}", kernel.id.shape);
+            ProfileError { at, source }
         })
     }
 }
