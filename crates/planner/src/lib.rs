@@ -65,16 +65,8 @@ mod measure;
 mod model;
 mod table;
 
-pub use choose::{
-    Curve, DivisionReport, Explanation, Fronts, Plan, PlanError, PlanOptions, PlannedKernel, desirable_set,
-};
-pub use divide::{Division, divide_exact, divide_ilp, plan};
-pub use measure::{
-    Coverage, Done, EstimateError, Estimator, Noise, ProfileError, Profiler, ProfilerError, Progress,
-    Request, RequestError, coverage, measured_pairs, profile, repeat,
-};
-pub use model::{
-    ARENA_ALIGNMENT, Algorithm, BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, Cost, DesirableSet,
-    Dtype, Kernel, KernelId, Layout, Math, Measurement, Run, Unusable, WdSolver, WorkspacePolicy,
-};
-pub use table::{CostTable, CostTableError, DeviceHeader};
+pub use choose::*;
+pub use divide::*;
+pub use measure::*;
+pub use model::*;
+pub use table::*;
