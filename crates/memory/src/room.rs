@@ -58,8 +58,7 @@ impl Room {
         Bytes(budget.0.saturating_sub(self.base + self.actions[kernel].1) / ALIGNMENT * ALIGNMENT)
     }
 
-    /// The largest workspace that a kernel can have within `budget` where all else is placed first; 0 if that lacks room
-    /// for the rest.
+    /// The largest workspace that a kernel can have in `budget` where all else is placed first; 0 if that does not fit.
     pub fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
         largest(&self.beside.holes(self.actions[kernel].0), budget.saturating_sub(Bytes(self.base)))
     }

@@ -53,12 +53,10 @@ pub(crate) fn taken_over<R>(work: impl FnOnce() -> R) -> Option<R> {
 }
 
 /// Answers Find and Get: `real` is cuDNN's answer, before which ours comes if it is the faster one. There may be `most`
-/// answers in `list`, of which `found` says how many there are. The caller gave so many bytes of workspace, if it was
-/// asked for any.
+/// answers in `list`, of which `found` says how many there are. The caller has `given` so much workspace, if any.
 ///
 /// # Safety
-/// As cuDNN asks of its caller: unless they are null, there is a number at `found` and room for `most` answers at
-/// `list`.
+/// As cuDNN asks of its caller: unless they are null, there is a number at `found`, and room for `most` at `list`.
 pub(crate) unsafe fn answer(
     call: &Call,
     (most, found, list): (c_int, *mut c_int, *mut AlgorithmPerformance),

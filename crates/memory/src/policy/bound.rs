@@ -159,8 +159,7 @@ impl<'a> Bound<'a> {
         again
     }
 
-    /// Better prices, and the answers to them: the best bound, after so many `steps`, each shown to `see` with what it
-    /// says of the best time known.
+    /// Better prices: the best bound after so many `steps`, each shown to `see`, which says the best time known.
     pub(super) fn rise(&self, prices: &mut Prices, steps: usize, mut see: impl FnMut(&Answer) -> f64) -> f64 {
         let mut best = (f64::NEG_INFINITY, prices.clone());
         let (mut step, mut since) = (1.0, 0);

@@ -229,8 +229,7 @@ impl Problem<'_> {
         }
     }
 
-    /// Copies tensors out and back, each copy as soon (as late) as it can without computation waiting for it, or at
-    /// once where memory is short.
+    /// Copies tensors out and back as soon (as late) as no computation waits for it, or at once where memory is short.
     pub(super) fn copy(&self, choice: &Choice, capacity: u64, trial: &mut Trial) {
         let Trial { steps, waited, patient, away, back, host, time_ms, .. } = trial;
         let copy = |index: usize, [ready, needed]: [usize; 2], direction| {

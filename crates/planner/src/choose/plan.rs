@@ -19,8 +19,7 @@ pub struct PlannedKernel {
     /// How much it could have had: the limit, or under WD its segment and what the division leaves over.
     #[serde(default)]
     pub available: Bytes,
-    /// What it would get without micro-batching under the same limit. Under WD, its part when the same total is divided
-    /// among undivided kernels.
+    /// What it would get without micro-batching: under the same limit, or, under WD, of the same total.
     pub undivided: Option<Measurement>,
     /// Why it did not get something faster.
     pub explanation: Explanation,

@@ -29,8 +29,7 @@ impl Fronts {
         }
     }
 
-    /// What WD divides a total among: of every kernel the configurations that need no more than `total`, each with its
-    /// segment of the arena.
+    /// What WD divides a total among: every kernel's configurations within `total`, each with its segment of the arena.
     pub(crate) fn groups(&self, total: Bytes) -> Vec<Vec<Cost>> {
         let cost = |chosen: &Configuration| Cost { workspace: chosen.workspace().segment(), ..chosen.cost() };
         let within = |chosen: &&Configuration| chosen.workspace() <= total;

@@ -1,8 +1,7 @@
 //! WD: one total, divided among all kernels.
 //!
 //! A multiple-choice knapsack: of every kernel's desirable set exactly one configuration, least time in all, sum of
-//! workspaces at most the total. Solved by our own exact method (`knapsack`) or, as the paper does it, by an ILP solver
-//! (`ilp`).
+//! workspaces at most the total. Solved by our exact method (`knapsack`) or, as in the paper, an ILP solver (`ilp`).
 
 use super::{division::Division, ilp::divide_ilp, knapsack::divide_exact};
 use crate::choose::{DivisionReport, Fronts, PlanError, PlanOptions, PlannedKernel, first_largest};

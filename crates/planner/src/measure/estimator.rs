@@ -2,8 +2,8 @@
 //!
 //! An algorithm's time is taken to be proportional to its multiplications from the nearest recorded shape on, at the
 //! number of samples that comes nearest to the same amount of work there: a device that a call does not fill is as
-//! badly filled then. Its workspace is taken to be proportional to the operands. How far that holds, leaving out every
-//! recorded kernel in turn tells. A convolution in groups is like one with the channels of a group.
+//! badly filled then. Its workspace is taken to be proportional to the operands. How far that holds is told by leaving
+//! out each recorded kernel. A convolution in groups is like one with the channels of a group.
 
 use super::profiler::{Profiler, ProfilerError, Request};
 use crate::model::{
@@ -197,8 +197,7 @@ fn filter(shape: &ConvShape) -> (u32, u32, [u32; 2]) {
     (shape.r, shape.s, shape.stride)
 }
 
-/// Whether an algorithm's cost on one filter says nothing about another: it transforms tiles or blocks, or runs on some
-/// only.
+/// Whether an algorithm's cost on a filter says nothing of others: it transforms tiles or blocks, or runs on some only.
 fn is_of_one_filter(algorithm: &Algorithm) -> bool {
     ["FFT", "WINOGRAD", "S2D"].iter().any(|transform| algorithm.as_str().contains(transform))
 }

@@ -183,8 +183,7 @@ fn rests_on(table: &CostTable, planned: &PlannedKernel, options: &PlanOptions) -
     decisive
 }
 
-/// The rows of a repeated measurement, each with the shorter of its times, and by which part the times of the fastest
-/// of them differ.
+/// The rows of a repeated measurement, each with the shorter time, and by which part those of the fastest differ.
 fn join(before: &[Measurement], again: &[Measurement]) -> (Vec<Measurement>, f64) {
     let known = |row: &Measurement| before.iter().find(|other| other.algorithm == row.algorithm);
     let shorter = |row: &Measurement| match known(row) {

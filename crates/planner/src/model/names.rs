@@ -11,8 +11,7 @@ macro_rules! printed {
     };
 }
 
-/// Prints the values of a policy by their names and reads those, in upper or lower case: the original's own README
-/// misspells `powerOfTwo`.
+/// Prints the values of a policy by their names and reads those, in any case: the original misspells `powerOfTwo`.
 macro_rules! chosen_by_name {
     ($of:ident, $kind:literal { $($value:ident: $name:literal),* $(,)? } $choices:literal) => {
         printed!($of { $($value: $name),* });
