@@ -83,10 +83,14 @@ impl<'k> Estimates<'k> {
             }
             let (mut seen, mut wanted) = (BTreeSet::new(), Vec::new());
             for place in worthwhile(&promised, current.as_ref(), worthwhile_ms) {
-                let kernel = &self.kernels[place];
-                let sizes = self.sizes_of(table, &promised.kernels[place]);
-                let unseen = sizes.filter(|&size| seen.insert((kernel.id, size)));
-                wanted.extend(unseen.map(|size| (kernel, size)));
+                let (kernel, planned) = (&self.kernels[place], &promised.kernels[place]);
+                let micros = planned.configuration.runs().iter().map(|run| &run.micro);
+                for micro in micros.filter(|one| table.measurements(&kernel.id, one.micro_batch).is_none()) {
+                    let size = self.size_for(table, planned, micro);
+                    if seen.insert((kernel.id, size)) {
+                        wanted.push((kernel, size));
+                    }
+                }
             }
             if !wanted.is_empty() {
                 return wanted;
@@ -95,15 +99,7 @@ impl<'k> Estimates<'k> {
         Vec::new()
     }
 
-    /// For every estimate that a kernel's promised configuration uses, the size that tells most about it.
-    fn sizes_of(&self, table: &CostTable, planned: &PlannedKernel) -> impl Iterator<Item = u32> {
-        let id = &planned.kernel.id;
-        let micros = planned.configuration.runs().iter().map(|run| &run.micro);
-        let estimated = micros.filter(move |micro| table.measurements(id, micro.micro_batch).is_none());
-        estimated.map(move |micro| self.size_for(table, planned, micro))
-    }
-
-    /// The size to measure for an estimate: its own, or where its workspace is in doubt one that settles more.
+    /// The size that tells most about an estimate: its own, or where its workspace is in doubt one that settles more.
     fn size_for(&self, table: &CostTable, planned: &PlannedKernel, micro: &Measurement) -> u32 {
         let (id, size) = (&planned.kernel.id, micro.micro_batch);
         let (below, above) = table.gap(id, size);

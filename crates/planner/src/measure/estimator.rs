@@ -105,8 +105,7 @@ impl Estimator {
         rows.collect()
     }
 
-    /// How far estimates of kernels in the arithmetic and format of `like` are off, by leaving each of them out; none if
-    /// none has a neighbour.
+    /// How far estimates in the arithmetic and format of `like` are off, leaving out each kernel; none without neighbours.
     pub fn error(&self, like: &KernelId) -> Option<EstimateError> {
         let (mut times, mut workspaces) = (Vec::new(), Vec::new());
         for (id, series) in self.known.iter().filter(|(id, _)| form(id) == form(like)) {

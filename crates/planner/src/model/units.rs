@@ -129,16 +129,11 @@ impl FromStr for Bytes {
 
 /// Bytes in one `unit`, of which none means bytes.
 fn multiplier(unit: &str) -> Option<u64> {
-    match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => Some(1),
-        "kib" | "ki" | "k" => Some(1 << 10),
-        "mib" | "mi" | "m" => Some(1 << 20),
-        "gib" | "gi" | "g" => Some(1 << 30),
-        "tib" | "ti" | "t" => Some(1 << 40),
-        "kb" => Some(1_000),
-        "mb" => Some(1_000_000),
-        "gb" => Some(1_000_000_000),
-        "tb" => Some(1_000_000_000_000),
+    let power = |letter| Some(1 + b"kmgt".iter().position(|&known| known == letter)? as u32);
+    match *unit.to_ascii_lowercase().as_bytes() {
+        [] | [b'b'] => Some(1),
+        [letter] | [letter, b'i'] | [letter, b'i', b'b'] => Some(1024_u64.pow(power(letter)?)),
+        [letter, b'b'] => Some(1000_u64.pow(power(letter)?)),
         _ => None,
     }
 }
