@@ -2,7 +2,7 @@
 
 use super::is_at;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -29,14 +29,9 @@ pub struct Claim {
 
 /// Claims what the file `path` stands for. The file is made for that, in a folder that must be there.
 pub fn claim(path: &Path) -> Claimed {
-    for _ in 0..ATTEMPTS {
-        match attempt(path) {
-            Ok(Some(claimed)) => return claimed,
-            Ok(None) => {}
-            Err(error) => return Claimed::Unknown(error),
-        }
-    }
-    Claimed::Unknown(io::Error::other(format!("{} is a link, or keeps changing", path.display())))
+    let attempted = (0..ATTEMPTS).find_map(|_| attempt(path).transpose());
+    let changes = || Err(io::Error::other(format!("{} is a link, or keeps changing", path.display())));
+    attempted.unwrap_or_else(changes).unwrap_or_else(Claimed::Unknown)
 }
 
 /// `None` if the file is not what it was when it was opened.
@@ -47,11 +42,7 @@ fn attempt(path: &Path) -> io::Result<Option<Claimed>> {
     };
     match file.try_lock() {
         Err(TryLockError::Error(error)) => return Err(error),
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            file.read_to_string(&mut holder)?;
-            return Ok(Some(Claimed::Taken(holder)));
-        }
+        Err(TryLockError::WouldBlock) => return Ok(Some(Claimed::Taken(io::read_to_string(file)?))),
         Ok(()) => {}
     }
     // Before anything is written: a link may lead to a file of another user.

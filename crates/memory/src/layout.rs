@@ -209,9 +209,8 @@ impl NetPlaces {
             let Scratch::Segment { offset, bytes } = scratch(net, action) else { return None };
             Some((at, Spot { offset: kept.segments.offset + offset, bytes }))
         });
-        let total = |kind: fn(&Buffer) -> bool| {
-            buffers.iter().zip(&residences).filter(|(buffer, _)| kind(buffer)).map(|(_, one)| one.bytes).sum()
-        };
+        let each = || buffers.iter().zip(&residences);
+        let total = |kind: fn(&Buffer) -> bool| each().filter(|one| kind(one.0)).map(|one| one.1.bytes).sum();
         let report = NetMemory {
             data: total(|buffer| matches!(buffer, Buffer::Data(_))),
             diff: total(|buffer| matches!(buffer, Buffer::Diff(_))),

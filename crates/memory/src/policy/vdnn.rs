@@ -11,10 +11,9 @@ use super::problem::{Problem, Tensor};
 use crate::action::{Action, Buffer};
 use crate::outline::Outline;
 use planner::Bytes;
-use serde::{Deserialize, Serialize};
 
 /// Whose inputs are offloaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloading {
     /// Nobody's.
     Nothing,
@@ -25,7 +24,7 @@ pub enum Offloading {
 }
 
 /// Which algorithms convolutions run with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithms {
     /// Those with the least workspace: (m).
     LeastMemory,
