@@ -72,7 +72,10 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
 /// Says what was found and written, and what comes next.
 fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
     let mut console = Console::new(false);
-    let Survey { names, classes, train, validation, unreadable, .. } = survey;
+    let Survey { names, classes, train, validation, unvalidated, unreadable, .. } = survey;
+    if !unvalidated.is_empty() {
+        console.warn(format!("classes without an image to validate with: {}", unvalidated.join(", ")));
+    }
     unreadable.iter().for_each(|reason| console.warn(format!("left out: {reason}")));
     let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     console.text(escaped(format!(

@@ -2,7 +2,7 @@
 //! colourful it is, and what is kept for validation.
 
 use super::image_data::{Entry, class_names, folder_entries, is_image, list_entries};
-use super::{DataError, Sample, decode::decode_into, order::below, sorted_entries};
+use super::{DataError, Sample, decode::decode_into, error::shown, order::below, sorted_entries};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ const VALIDATION: [&str; 4] = ["val", "valid", "validation", "test"];
 pub struct Survey {
     /// The folder that the paths in the lists are relative to.
     pub root: PathBuf,
-    /// Names of the classes in the order of their labels; empty where they have none.
+    /// Names of the classes in the order of their labels, as a terminal may show them; empty where they have none.
     pub names: Vec<String>,
     /// Classes.
     pub classes: usize,
@@ -25,6 +25,8 @@ pub struct Survey {
     pub train: (String, usize),
     /// Images to validate with, likewise.
     pub validation: (String, usize),
+    /// The classes that none of these is of, if there are any at all.
+    pub unvalidated: Vec<String>,
     /// Files that are left out, and why.
     pub unreadable: Vec<String>,
     /// Mean over the images to train with of blue, green and red, from 0 to 255.
@@ -52,7 +54,7 @@ impl Survey {
     ///
     /// # Errors
     /// The source cannot be read, has fewer than two classes or none of some label below the largest, or has a folder
-    /// to validate with and a part is asked for; or, if `strict`, an image cannot be read.
+    /// to validate with and a part is asked for; no image of a class can be read, or, if `strict`, one cannot.
     pub fn new(
         source: &Path,
         (validation, seed): (Option<f64>, u64),
@@ -68,32 +70,52 @@ impl Survey {
             let reason = "has a folder to validate with, so that no part is to be kept for that";
             return Err(DataError::at(source.display(), reason));
         }
-        let (files, mut unreadable) = (parts.iter().map(Vec::len).sum::<usize>(), Vec::new());
-        let [mut train, mut held] =
-            parts.map(|entries| look_at(entries, root, &|| progress(files), &mut unreadable));
-        if let Some(first) = unreadable.first().filter(|_| strict || unreadable.len() == files) {
-            let reason = format!("{first} ({} of {files} files cannot be used)", unreadable.len());
-            return Err(DataError::Invalid(reason));
-        }
-        if held.is_empty() {
-            (train, held) = split(train, validation.unwrap_or(0.1), seed);
-        }
-        let present: BTreeSet<usize> = train.iter().map(|(entry, _)| entry.label as usize).collect();
-        let classes = present.last().map_or(0, |last| last + 1);
-        if let Some(missing) = (0..classes.max(2)).find(|class| !present.contains(class)) {
+        // The classes are those of all files: one whose files cannot be read does not go without a word.
+        let listed: BTreeSet<u32> = parts[0].iter().map(|entry| entry.label).collect();
+        let classes = listed.last().map_or(0, |last| last + 1);
+        if let Some(missing) = (0..classes.max(2)).find(|class| !listed.contains(class)) {
             let reason = format!(
                 "has no images of class {missing} to train with; classes are 0, 1 and so on without a gap"
             );
             return Err(DataError::at(source.display(), reason));
         }
+        let (files, mut unreadable) = (parts.iter().map(Vec::len).sum::<usize>(), Vec::new());
+        let [mut train, mut held] =
+            parts.map(|entries| look_at(entries, root, &|| progress(files), &mut unreadable));
+        if let Some((_, first)) = unreadable.first().filter(|_| strict || unreadable.len() == files) {
+            let reason = format!("{first} ({} of {files} files cannot be used)", unreadable.len());
+            return Err(DataError::Invalid(reason));
+        }
+        let present = labels(&train);
+        if let Some((entry, first)) = unreadable.iter().find(|(entry, _)| !present.contains(&entry.label)) {
+            let folder = entry.path.parent().filter(|_| source.is_dir());
+            let class =
+                folder.map_or(format!("class {}", entry.label), |folder| folder.display().to_string());
+            return Err(DataError::at(class, format!("no image to train with can be used; {first}")));
+        }
+        if held.is_empty() {
+            (train, held) = split(train, validation.unwrap_or(0.1), seed);
+        }
         let (mean, std) = statistics(&train);
+        let validated = labels(&held);
         let [train, validation] =
             [train, held].map(|part| part.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>());
-        let names = class_names(&train, classes);
+        let names: Vec<String> =
+            class_names(&train, classes as usize).iter().map(|name| shown(name)).collect();
+        let unvalidated = (0..classes).filter(|class| !validated.is_empty() && !validated.contains(class));
+        let name = |class: u32| names.get(class as usize).cloned().unwrap_or_else(|| class.to_string());
+        let unvalidated = unvalidated.map(name).collect();
         let list = |part: &[Entry]| (part.iter().flat_map(|entry| line(entry, root)).collect(), part.len());
         let (train, validation) = (list(&train), list(&validation));
-        Ok(Self { root: root.to_owned(), names, classes, train, validation, unreadable, mean, std })
+        let unreadable = unreadable.into_iter().map(|(_, reason)| reason).collect();
+        let (root, classes) = (root.to_owned(), classes as usize);
+        Ok(Self { root, names, classes, train, validation, unvalidated, unreadable, mean, std })
     }
+}
+
+/// The labels of images.
+fn labels(images: &[Looked]) -> BTreeSet<u32> {
+    images.iter().map(|(entry, _)| entry.label).collect()
 }
 
 /// The files to train with, and those to validate with if they have a folder of their own.
@@ -125,16 +147,21 @@ fn look_at(
     entries: Vec<Entry>,
     root: &Path,
     progress: &(impl Fn() + Sync),
-    unreadable: &mut Vec<String>,
+    unreadable: &mut Vec<(Entry, String)>,
 ) -> Vec<Looked> {
     let look = |sample: &mut Sample, entry: Entry| {
         progress();
-        let sums = line(&entry, root).and_then(|_| {
-            let reason = |reason| format!("{}: {reason}", entry.path.display());
-            decode_into(&entry.path, true, sample).map_err(reason)?;
-            Ok(Sums::of(&sample.pixels))
-        });
-        sums.map(|sums| (entry, sums))
+        let decoded = match line(&entry, root) {
+            Some(_) => decode_into(&entry.path, true, sample),
+            None => Err("a list cannot hold a name with such characters".to_owned()),
+        };
+        match decoded {
+            Ok(()) => Ok((entry, Sums::of(&sample.pixels))),
+            Err(reason) => {
+                let reason = shown(&format!("{}: {reason}", entry.path.display()));
+                Err((entry, reason))
+            }
+        }
     };
     let looked: Vec<_> = entries.into_par_iter().map_init(Sample::default, look).collect();
     looked.into_iter().filter_map(|image| image.map_err(|reason| unreadable.push(reason)).ok()).collect()
@@ -189,11 +216,9 @@ fn statistics(images: &[Looked]) -> ([f64; 3], [f64; 3]) {
     (mean, std)
 }
 
-/// The line of a list that names an image.
-fn line(entry: &Entry, root: &Path) -> Result<String, String> {
-    let path = entry.path.strip_prefix(root).unwrap_or(&entry.path);
-    match path.to_str().filter(|path| path.trim() == *path && !path.contains(['\n', '\r'])) {
-        Some(path) => Ok(format!("{path} {}\n", entry.label)),
-        None => Err(format!("{}: a list cannot hold a name with such characters", path.display())),
-    }
+/// The line of a list that names an image, if one can.
+fn line(entry: &Entry, root: &Path) -> Option<String> {
+    let path = entry.path.strip_prefix(root).unwrap_or(&entry.path).to_str();
+    let path = path.filter(|path| path.trim() == *path && !path.contains(['\n', '\r']))?;
+    Some(format!("{path} {}\n", entry.label))
 }

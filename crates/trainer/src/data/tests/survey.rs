@@ -135,13 +135,48 @@ fn a_class_without_images_is_refused() {
     fs::write(&list, "cat/0.png 1\ncat/1.png 1\ndog/0.png 2\ndog/1.png 2\n").unwrap();
     fs::create_dir(root.path().join("cow")).unwrap();
     fs::write(root.path().join("cow/0.png"), "no image").unwrap();
-    for (source, class) in [(&*list, 0), (root.path(), 1), (&*root.path().join("one"), 1)] {
-        if class == 1 && source.ends_with("one") {
-            images(source, &TWO[..1], 2);
-        }
-        let error = Survey::new(source, (None, 1), false, |_| ()).unwrap_err().to_string();
+    let one = root.path().join("one");
+    images(&one, &TWO[..1], 2);
+    let refused = |source| Survey::new(source, (None, 1), false, |_| ()).unwrap_err().to_string();
+    for (source, class) in [(&list, 0), (&one, 1)] {
+        let error = refused(source);
         assert!(error.contains(&format!("has no images of class {class} to train with")), "{error}");
     }
+    fs::remove_dir_all(&one).unwrap();
+    // One in the middle, and the last one.
+    for name in ["cow", "emu"] {
+        fs::rename(root.path().join("cow"), root.path().join(name)).unwrap();
+        let folder = root.path().join(name).display().to_string();
+        let expected = format!(
+            "{folder}: no image to train with can be used; {folder}/0.png: the file is neither JPEG nor PNG"
+        );
+        assert_eq!(refused(root.path()), expected);
+    }
+}
+
+#[test]
+fn a_class_that_is_not_validated_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    images(root.path(), &TWO, 2);
+    images(root.path(), &[("owl", [1, 2, 3])], 1);
+    let look = |part| Survey::new(root.path(), (Some(part), 1), true, |_| ()).unwrap();
+    assert_eq!(look(0.5).unvalidated, ["owl"]);
+    assert_eq!(look(0.0).unvalidated, [""; 0], "nobody wants any");
+}
+
+#[cfg(unix)]
+#[test]
+fn control_characters_of_names_are_escaped() {
+    let root = tempfile::tempdir().unwrap();
+    images(root.path(), &[TWO[0], ("\x1b[31mdög", [1, 2, 3])], 3);
+    fs::rename(root.path().join("cat/0.png"), root.path().join("cat/a\nb.png")).unwrap();
+    let survey = Survey::new(root.path(), (None, 1), false, |_| ()).unwrap();
+    assert_eq!(survey.names, ["\\u{1b}[31mdög", "cat"]);
+    let [unreadable] = &survey.unreadable[..] else { panic!("{survey:?}") };
+    assert!(
+        unreadable.ends_with("cat/a\\nb.png: a list cannot hold a name with such characters"),
+        "{unreadable}"
+    );
 }
 
 #[test]
