@@ -27,7 +27,7 @@ pub struct InitArgs {
     /// Height and width that the net sees [default: the model's]
     #[arg(long, value_name = "PIXELS", value_parser = count::<4096>)]
     pub size: Option<usize>,
-    /// Samples per mini-batch
+    /// Samples per mini-batch of training; tests have up to 50
     #[arg(long, value_name = "N", default_value = "32", value_parser = count::<1_000_000>)]
     pub batch: usize,
     /// Passes over the images to train with

@@ -97,8 +97,7 @@ impl Recipe {
         let wanted: BTreeSet<String> = heads.iter().map(|name| self.head(name)).collect();
         let new: BTreeSet<String> = made.heads().map(|head| head.name.clone()).collect();
         let kept = template.layers.iter().filter(|layer| is_kept(layer, survey.classes)).count();
-        let data = 1 + usize::from(survey.validation.1 > 0);
-        if new != wanted || made.classes() != survey.classes || made.layers.len() != kept + data {
+        if new != wanted || made.classes() != survey.classes || made.layers.len() != kept + 2 {
             return Err(
                 "it cannot be adapted; its layers must begin in lines of their own, with their names"
                     .to_owned(),
@@ -142,7 +141,8 @@ impl Recipe {
     }
 
     /// The layers that read the images. A test sees the middle of an image that is an eighth larger, as torchvision's
-    /// do. Weights that were trained before see colours in the order that they know.
+    /// do, and the images to train with where there are no others: `predict` and `export` read it, too. Weights that
+    /// were trained before see colours in the order that they know.
     fn data_layers(&self, survey: &Survey, template: &NetSpec) -> String {
         let before = transform(template);
         let normalization = self.normalization(survey, before);
@@ -163,12 +163,12 @@ impl Recipe {
                 self.side,
             )
         };
-        let [train, test] = Self::LISTS;
+        let [train, validation] = Self::LISTS;
+        let test = if survey.validation.1 == 0 { train } else { validation };
         let random = format!("min_area: {MIN_AREA} mirror: true");
         let train = layer("TRAIN", &random, train, &format!("batch_size: {} shuffle: true", self.batch));
         let larger = format!("shorter_side: {}", self.side * 8 / 7);
-        let test = layer("TEST", &larger, test, &format!("batch_size: {}", test_batch(survey)));
-        if survey.validation.1 == 0 { train } else { train + &test }
+        train + &layer("TEST", &larger, test, &format!("batch_size: {}", test_batch(survey)))
     }
 
     /// The solver of the net beside it, made from `template`: the rate of its solver `model`, for this mini-batch, and
@@ -179,8 +179,10 @@ impl Recipe {
     /// then, and at the rates of SGD for large sets a small one teaches nothing, and at higher ones the net diverges.
     pub fn solver(&self, survey: &Survey, like: (&NetSpec, Option<&SolverSpec>)) -> String {
         let (&Self { batch, epochs, seed, .. }, (template, model)) = (self, like);
-        let epoch = survey.train.1.div_ceil(batch);
-        let display = epoch.div_ceil(10);
+        let images = survey.train.1;
+        // The last mini-batch of a pass goes on with the images of the next one.
+        let passes = |passes: usize| (passes * images).div_ceil(batch);
+        let display = passes(1).div_ceil(10);
         let is_norm = |layer: &LayerSpec| matches!(layer.kind, LayerKind::BatchNorm(_));
         let is_adam = !self.is_tuned && !template.layers.iter().any(is_norm);
         let rate = match (model, template.mini_batch()) {
@@ -194,19 +196,26 @@ impl Recipe {
         let method = if is_adam { "type: \"Adam\"\n" } else { "" };
         let tests = match survey.validation.1 {
             0 => String::new(),
-            images => format!(
-                "# A test sees all {images} images that are kept for it, after each pass.\ntest_iter: {}\ntest_interval: {epoch}\n\
-                 test_initialization: false\n",
-                images.div_ceil(test_batch(survey))
-            ),
+            kept => {
+                let iterations = kept.div_ceil(test_batch(survey));
+                // So many of its last mini-batch.
+                let twice = match iterations * test_batch(survey) - kept {
+                    0 => String::new(),
+                    images => format!(", {images} of them twice"),
+                };
+                let pass = (2 * images + batch) / (2 * batch);
+                format!(
+                    "# A test sees all {kept} images that are kept for it{twice}, once in a pass.\ntest_iter: {iterations}\n\
+                     test_interval: {pass}\ntest_initialization: false\n"
+                )
+            }
         };
         format!(
-            "# {epochs} passes over {} images at mini-batch {batch}.\nnet: \"net.prototxt\"\n{tests}{method}base_lr: {base_lr}\n\
+            "# {epochs} passes over {images} images at mini-batch {batch}.\nnet: \"net.prototxt\"\n{tests}{method}base_lr: {base_lr}\n\
              lr_policy: \"poly\"\npower: 1\ndisplay: {display}\naverage_loss: {display}\nmax_iter: {}\nmomentum: 0.9\n\
              weight_decay: {weight_decay}\nsnapshot: {}\nrandom_seed: {seed}\n",
-            survey.train.1,
-            epochs * epoch,
-            epochs.div_ceil(5) * epoch,
+            passes(epochs),
+            passes(epochs.div_ceil(5)),
         )
     }
 }
@@ -222,6 +231,6 @@ fn is_kept(layer: &LayerSpec, classes: usize) -> bool {
 
 /// Samples of a mini-batch of a test: few enough that the last holds few images a second time.
 fn test_batch(survey: &Survey) -> usize {
-    let images = survey.validation.1.max(1);
+    let images = if survey.validation.1 == 0 { survey.train.1 } else { survey.validation.1 };
     images.div_ceil(images.div_ceil(TEST_BATCH))
 }

@@ -12,6 +12,7 @@ fn survey(classes: usize) -> Survey {
         classes,
         train: (String::new(), 90),
         validation: (String::new(), 60),
+        unvalidated: Vec::new(),
         unreadable: Vec::new(),
         mean: [100.0, 110.5, 120.0],
         std: [50.0, 55.0, 60.25],
@@ -126,6 +127,20 @@ fn images_are_normalized_by_their_own_numbers_or_as_known_weights_expect() {
     assert_eq!(transform(&model("resnet18").0).unwrap().crop_size, Some(224));
 }
 
+/// Its weights are tested, asked and exported by a net of phase TEST.
+#[test]
+fn a_net_that_is_not_validated_tests_what_it_trains_with() {
+    let survey = Survey { validation: (String::new(), 0), ..survey(4) };
+    let (template, text) = model("resnet18");
+    let net = parsed(&recipe(false).net(&survey, &template, &text).unwrap().0);
+    for (layer, batch) in [(0, 16), (1, 45)] {
+        let LayerKind::ImageData(data) = &net.layers[layer].kind else { panic!() };
+        assert_eq!((data.batch_size, data.source.ends_with("train.txt")), (batch, true));
+    }
+    let solver = recipe(false).solver(&survey, (&template, None));
+    assert!(!solver.contains("test_"), "{solver}");
+}
+
 #[test]
 fn nets_that_cannot_be_adapted_are_refused() {
     let refused = |text: &str| recipe(false).net(&survey(3), &parsed(text), text).unwrap_err();
@@ -180,6 +195,14 @@ fn the_solver_is_the_model_s_at_another_mini_batch() {
     assert_eq!(own.display, own.average_loss, "what is displayed has every loss in it, once");
     assert!(
         (own.learning_rate.base_lr - 0.01).abs() < 1e-6 && (tuned.learning_rate.base_lr - 0.001).abs() < 1e-7
+    );
+    // 30 passes over 17 images are not 60 mini-batches of 16; all of 59 images are tested.
+    let few = Survey { train: (String::new(), 17), validation: (String::new(), 59), ..survey(4) };
+    let text = Recipe { epochs: 30, ..recipe(false) }.solver(&few, (&template, None));
+    let odd = spec(&text);
+    assert_eq!((odd.max_iter, odd.test_interval, odd.tests[0].iterations), (32, 1, 2));
+    assert!(
+        text.contains("# A test sees all 59 images that are kept for it, 1 of them twice, once in a pass.\n")
     );
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/resnet18/solver.prototxt");
     let model = crate::spec::SolverSpec::load(&folder).unwrap();
