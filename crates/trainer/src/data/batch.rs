@@ -4,7 +4,6 @@ use super::{DataError, Dataset, Phase, Sample, Transform, TransformScratch, orde
 use crate::group::Share;
 use rayon::prelude::*;
 use std::sync::Arc;
-use tensor::{Device, Staged};
 
 /// How samples are put into mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,20 +42,14 @@ pub(super) struct Cursor {
     pub(super) position: u64,
     order: Order,
     indices: Vec<usize>,
-    scratch: Scratch,
-}
-
-#[derive(Default)]
-struct Scratch {
-    sample: Sample,
-    transform: TransformScratch,
+    scratch: (Sample, TransformScratch),
 }
 
 impl BatchSource {
     pub(super) fn cursor(&self, position: u64) -> Cursor {
         let LoaderOptions { seed, shuffle, .. } = self.options;
         let order = Order::new(self.dataset.facts().len, seed, shuffle);
-        Cursor { position, order, indices: Vec::new(), scratch: Scratch::default() }
+        Cursor { position, order, indices: Vec::new(), scratch: Default::default() }
     }
 
     pub(super) fn data_len(&self) -> usize {
@@ -72,19 +65,6 @@ impl BatchSource {
         self.data_len() + self.options.mini_batch
     }
 
-    /// Memory of `device` for a mini-batch that is prepared while it computes.
-    pub(super) fn room(&self, device: &Device) -> Result<Staged, DataError> {
-        Ok(Staged::new(device, self.len() * size_of::<f32>())?)
-    }
-
-    /// As [`BatchSource::fill`], in such memory.
-    pub(super) fn stage(&self, cursor: &mut Cursor, staged: &mut Staged) -> Result<(), DataError> {
-        staged.fill(self.len(), |values| {
-            let (data, labels) = values.split_at_mut(self.data_len());
-            self.fill(cursor, data, labels)
-        })
-    }
-
     /// Fills a mini-batch and moves the cursor behind those of all ranks. The first of several bad samples is reported.
     pub(super) fn fill(
         &self,
@@ -93,41 +73,33 @@ impl BatchSource {
         labels: &mut [f32],
     ) -> Result<(), DataError> {
         let Cursor { position, order, indices, scratch } = cursor;
-        let LoaderOptions { mini_batch, share, .. } = self.options;
+        let LoaderOptions { mini_batch, share, seed, .. } = self.options;
         let first = *position + (share.rank * mini_batch) as u64;
         indices.clear();
         indices.extend((first..first + mini_batch as u64).map(|position| order.index(position)));
-        let fill = |scratch: &mut Scratch, (n, ((out, label), &index)): (usize, Slot<'_>)| {
-            self.fill_sample(first + n as u64, index, scratch, out, label).err()
+        let fill = |(sample, scratch): &mut (Sample, TransformScratch),
+                    (n, ((out, label), &index)): Slot<'_>| {
+            self.dataset.read_into(index, sample)?;
+            let transformed = self.transform.apply(sample, (seed, first + n as u64), scratch, out);
+            transformed.map_err(|misfit| DataError::at(self.dataset.place(index), misfit))?;
+            *label = sample.label as f32;
+            Ok::<_, DataError>(())
         };
-        let error = if self.dataset.facts().is_decoded {
+        if self.dataset.facts().is_decoded {
             let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices);
-            slots.enumerate().map_init(Scratch::default, fill).find_map_first(|error| error)
+            slots
+                .enumerate()
+                .map_init(Default::default, fill)
+                .find_map_first(Result::err)
+                .map_or(Ok(()), Err)?;
         } else {
             let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
-            slots.find_map(|slot| fill(scratch, slot))
-        };
-        error.map_or(Ok(()), Err)?;
+            slots.try_for_each(|slot| fill(scratch, slot))?;
+        }
         *position += self.options.stride();
-        Ok(())
-    }
-
-    fn fill_sample(
-        &self,
-        position: u64,
-        index: usize,
-        scratch: &mut Scratch,
-        out: &mut [f32],
-        label: &mut f32,
-    ) -> Result<(), DataError> {
-        let Scratch { sample, transform } = scratch;
-        self.dataset.read_into(index, sample)?;
-        let transformed = self.transform.apply(sample, (self.options.seed, position), transform, out);
-        transformed.map_err(|misfit| DataError::at(self.dataset.place(index), misfit))?;
-        *label = sample.label as f32;
         Ok(())
     }
 }
 
-/// Where a sample and its label go, and its index.
-type Slot<'a> = ((&'a mut [f32], &'a mut f32), &'a usize);
+/// The number of a sample, where it and its label go, and its index.
+type Slot<'a> = (usize, ((&'a mut [f32], &'a mut f32), &'a usize));

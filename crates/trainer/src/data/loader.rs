@@ -31,21 +31,19 @@ impl Loader {
         device: &Device,
     ) -> Result<Self, DataError> {
         let (samples, shape) = (dataset.facts().len, dataset.facts().shape);
-        if options.mini_batch == 0 || samples == 0 {
-            let reason =
-                format!("no mini-batch of {} can be made from {samples} samples", options.mini_batch);
-            return Err(DataError::Invalid(reason));
+        let mini_batch = options.mini_batch;
+        let refused = |reason| Err(DataError::Invalid(reason));
+        if mini_batch == 0 || samples == 0 {
+            return refused(format!("no mini-batch of {mini_batch} can be made from {samples} samples"));
         }
         if options.shuffle && u32::try_from(samples).is_err() {
-            return Err(DataError::Invalid(format!("{samples} samples are too many to shuffle")));
+            return refused(format!("{samples} samples are too many to shuffle"));
         }
         let transform = Transform::new(transform, shape, options.phase)?;
         let [channels, height, width] = transform.out_shape();
-        if elements(&[options.mini_batch, channels, height, width]).is_none() {
-            return Err(DataError::Invalid(format!(
-                "{} samples of {channels}x{height}x{width} are more than any memory holds",
-                options.mini_batch
-            )));
+        if elements(&[mini_batch, channels, height, width]).is_none() {
+            let samples = format!("{mini_batch} samples of {channels}x{height}x{width}");
+            return refused(format!("{samples} are more than any memory holds"));
         }
         let source = Arc::new(BatchSource { dataset, transform, options });
         let cursor = source.cursor(0);
@@ -95,24 +93,19 @@ impl Loader {
         let sample = facts.shape.iter().map(|&extent| extent as u64).product::<u64>();
         let scratch = transform.scratch_bytes(facts.shape);
         let at_a_time = if facts.is_decoded { Cpu::available_threads() as u64 } else { 1 };
-        // On its way to a GPU, each goes through two buffers that take turns.
-        let buffers = if self.is_on_gpu() { 2 } else { 1 };
         let reading = at_a_time * (sample + scratch + facts.reading_bytes);
-        facts.resident_bytes + buffers * self.ahead() + order as u64 + reading
+        // On its way to a GPU, each goes through two buffers that take turns.
+        facts.resident_bytes + self.ahead() + self.staged_bytes() + order as u64 + reading
     }
 
     /// Bytes of device memory of the mini-batches prepared ahead, beside the net's own.
     pub fn staged_bytes(&self) -> u64 {
-        if self.is_on_gpu() { self.ahead() } else { 0 }
+        if matches!(self.device, Device::Cuda(_)) { self.ahead() } else { 0 }
     }
 
     /// Bytes of the mini-batches prepared ahead.
     fn ahead(&self) -> u64 {
         (self.source.options.prefetch * self.source.len() * size_of::<f32>()) as u64
-    }
-
-    fn is_on_gpu(&self) -> bool {
-        matches!(self.device, Device::Cuda(_))
     }
 
     /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column,

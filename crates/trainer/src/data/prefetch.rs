@@ -26,7 +26,8 @@ impl Worker {
         let (empty, empties) = sync_channel::<Staged>(buffers);
         let (fulls, filled) = sync_channel(buffers);
         for _ in 0..buffers {
-            empty.send(source.room(device)?).expect("the receiver is in this function");
+            let buffer = Staged::new(device, source.len() * size_of::<f32>())?;
+            empty.send(buffer).expect("the receiver is in this function");
         }
         let source = Arc::clone(source);
         // Threads of its own: the library's common ones end the process where the system refuses them.
@@ -35,7 +36,12 @@ impl Worker {
         let work = move || {
             let mut cursor = source.cursor(from);
             while let Ok(mut buffer) = empties.recv() {
-                let mut fill = || source.stage(&mut cursor, &mut buffer);
+                let mut fill = || {
+                    buffer.fill(source.len(), |values| {
+                        let (data, labels) = values.split_at_mut(source.data_len());
+                        source.fill(&mut cursor, data, labels)
+                    })
+                };
                 let filling = match &pool {
                     Some(pool) => pool.install(fill),
                     None => fill(),

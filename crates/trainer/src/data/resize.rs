@@ -3,7 +3,7 @@
 use super::decode::MOST_BYTES;
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{U8, U8x3};
-use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions};
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 /// Pixels in the order row, column, channel.
 #[derive(Clone, Copy, Debug)]
@@ -39,57 +39,48 @@ pub(super) const NEAREST2: ResizeAlg = ResizeAlg::Interpolation(FilterType::Bili
 /// Shrinking averages over all of the source, with triangular weights, as Pillow does and hence torchvision.
 pub(super) const AVERAGING: ResizeAlg = ResizeAlg::Convolution(FilterType::Bilinear);
 
-/// Memory that resizing needs, reused from image to image.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Resizer(fast_image_resize::Resizer);
-
-impl Resizer {
-    /// Resizes `region` of `from` to `to`, which replaces the contents of `into`.
-    ///
-    /// # Errors
-    /// In a sentence: neither one channel nor three, or there is not the memory.
-    pub(super) fn resize(
-        &mut self,
-        from: Pixels<'_>,
-        region: Region,
-        to: [usize; 2],
-        sampling: ResizeAlg,
-        into: &mut Vec<u8>,
-    ) -> Result<(), String> {
-        let Pixels { bytes, size, channels } = from;
-        // One direction after the other: the image between is as wide as the source and as high as the result.
-        let [between, len] =
-            [size[1], to[1]].map(|width| width.saturating_mul(to[0]).saturating_mul(channels));
-        let refused = || tensor::MemoryError::Host { bytes: between.max(len) }.to_string();
-        into.clear();
-        if size != to && between.max(len) > MOST_BYTES {
-            return Err(refused());
-        }
-        into.try_reserve_exact(len).map_err(|_| refused())?;
-        into.resize(len, 0);
-        let [left, top, width, height] =
-            [region.left, region.top, region.size[1], region.size[0]].map(|place| place as f64);
-        let options =
-            ResizeOptions::new().resize_alg(sampling).crop(left, top, width, height).use_alpha(false);
-        match channels {
-            1 => self.resize_pixels::<U8>((bytes, size), (into, to), &options),
-            3 => self.resize_pixels::<U8x3>((bytes, size), (into, to), &options),
-            _ => Err(format!("an image of {channels} channels cannot be resized")),
-        }
+/// Resizes `region` of `from` to `to`, which replaces the contents of `into`.
+///
+/// # Errors
+/// In a sentence: neither one channel nor three, or there is not the memory.
+pub(super) fn resize(
+    resizer: &mut Resizer,
+    from: Pixels<'_>,
+    region: Region,
+    (to, sampling): ([usize; 2], ResizeAlg),
+    into: &mut Vec<u8>,
+) -> Result<(), String> {
+    let Pixels { bytes, size, channels } = from;
+    // One direction after the other: the image between is as wide as the source and as high as the result.
+    let [between, len] = [size[1], to[1]].map(|width| width.saturating_mul(to[0]).saturating_mul(channels));
+    let refused = || tensor::MemoryError::Host { bytes: between.max(len) }.to_string();
+    into.clear();
+    if size != to && between.max(len) > MOST_BYTES {
+        return Err(refused());
     }
-
-    /// For one kind of pixels: the library's function for all would be compiled for thirteen.
-    fn resize_pixels<P: PixelTrait>(
-        &mut self,
-        (from, from_size): (&[u8], [usize; 2]),
-        (into, size): (&mut [u8], [usize; 2]),
-        options: &ResizeOptions,
-    ) -> Result<(), String> {
-        let [from_size, size] =
-            [from_size, size].map(|size| size.map(|side| u32::try_from(side).unwrap_or(u32::MAX)));
-        let source = TypedImageRef::<P>::from_buffer(from_size[1], from_size[0], from);
-        let result = TypedImage::<P>::from_buffer(size[1], size[0], into);
-        let (source, mut result) = (source.map_err(|e| e.to_string())?, result.map_err(|e| e.to_string())?);
-        self.0.resize_typed(&source, &mut result, options).map_err(|error| error.to_string())
+    into.try_reserve_exact(len).map_err(|_| refused())?;
+    into.resize(len, 0);
+    let [left, top, width, height] =
+        [region.left, region.top, region.size[1], region.size[0]].map(|place| place as f64);
+    let options = ResizeOptions::new().resize_alg(sampling).crop(left, top, width, height).use_alpha(false);
+    match channels {
+        1 => resize_pixels::<U8>(resizer, (bytes, size), (into, to), &options),
+        3 => resize_pixels::<U8x3>(resizer, (bytes, size), (into, to), &options),
+        _ => Err(format!("an image of {channels} channels cannot be resized")),
     }
+}
+
+/// For one kind of pixels: the library's function for all would be compiled for thirteen.
+fn resize_pixels<P: PixelTrait>(
+    resizer: &mut Resizer,
+    (from, from_size): (&[u8], [usize; 2]),
+    (into, size): (&mut [u8], [usize; 2]),
+    options: &ResizeOptions,
+) -> Result<(), String> {
+    let [from_size, size] =
+        [from_size, size].map(|size| size.map(|side| u32::try_from(side).unwrap_or(u32::MAX)));
+    let source = TypedImageRef::<P>::from_buffer(from_size[1], from_size[0], from);
+    let result = TypedImage::<P>::from_buffer(size[1], size[0], into);
+    let (source, mut result) = (source.map_err(|e| e.to_string())?, result.map_err(|e| e.to_string())?);
+    resizer.resize_typed(&source, &mut result, options).map_err(|error| error.to_string())
 }

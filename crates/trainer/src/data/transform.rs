@@ -2,9 +2,10 @@
 //! changes of pixels, a divisor of each channel.
 
 use super::augment::{jitter, region, rotate};
-use super::resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer};
-use super::{DataError, Phase, Sample, mean_file::read_mean, order::below};
+use super::resize::{AVERAGING, NEAREST2, Pixels, Region};
+use super::{DataError, Phase, Sample, mean_file::read_mean, order::below, resize};
 use crate::spec::{ColorJitter, Mean, TransformParams};
+use fast_image_resize::Resizer;
 use ndarray::Array3;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -53,9 +54,9 @@ impl Transform {
         };
         let [out_height, out_width] = crop.unwrap_or(size);
         let out_shape = [channels, out_height, out_width];
-        let stds =
-            if params.std.is_empty() { vec![1.0] } else { per_channel("std_value", &params.std, channels)? };
-        let factors = (0..channels).map(|channel| params.scale / stds[channel % stds.len()]).collect();
+        let stds = if params.std.is_empty() { &[1.0][..] } else { &params.std };
+        let stds = per_channel("std_value", stds, channels)?;
+        let factors = stds.iter().map(|std| params.scale / std).collect();
         let mean = mean(&params.mean, channels)?;
         let transform = Self { params, mean, factors, phase, out_shape };
         if transform.params.min_area.is_some() && transform.has_mean_image() {
@@ -134,7 +135,7 @@ impl Transform {
         let TransformParams { resize, shorter_side, min_area, .. } = &self.params;
         let is_ours = min_area.is_some() || resize.or(*shorter_side).is_some();
         let sampling = if is_ours { AVERAGING } else { NEAREST2 };
-        resizer.resize(image, region, to, sampling, into)?;
+        resize::resize(resizer, image, region, (to, sampling), into)?;
         Ok(Pixels { bytes: into, size: to, channels })
     }
 
@@ -185,16 +186,12 @@ impl Transform {
                     1 if !is_image => normalize_row::<1>(row, from, (means[channel], factor), out),
                     3 if !is_image => normalize_row::<3>(row, from, (means[channel], factor), out),
                     _ => {
-                        let mean = |x| {
-                            if is_image {
-                                means[channel * height * width + start + x]
-                            } else {
-                                means[channel]
-                            }
-                        };
+                        let first = if is_image { channel * height * width + start } else { channel };
                         let row = row[from..].iter().step_by(channels);
-                        (out.iter_mut().zip(row).enumerate())
-                            .for_each(|(x, (out, &pixel))| *out = (f32::from(pixel) - mean(x)) * factor);
+                        for (x, (out, &pixel)) in out.iter_mut().zip(row).enumerate() {
+                            let mean = means[first + if is_image { x } else { 0 }];
+                            *out = (f32::from(pixel) - mean) * factor;
+                        }
                     }
                 }
                 if mirrored {
@@ -274,17 +271,17 @@ fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>, DataError> {
         Mean::Zero => Ok(Array3::zeros(shape)),
         Mean::Values(values) => {
             let values = per_channel("mean_value", values, channels)?;
-            Ok(Array3::from_shape_fn(shape, |(channel, ..)| values[channel % values.len()]))
+            Ok(Array3::from_shape_fn(shape, |(channel, ..)| values[channel]))
         }
     }
 }
 
-/// `values`, if they are one or one for each channel.
+/// The value of each channel, if `values` are one or one for each.
 fn per_channel(name: &str, values: &[f32], channels: usize) -> Result<Vec<f32>, DataError> {
-    if [1, channels].contains(&values.len()) {
-        return Ok(values.to_vec());
-    }
     let count = values.len();
+    if [1, channels].contains(&count) {
+        return Ok((0..channels).map(|channel| values[channel % count]).collect());
+    }
     let reason =
         format!("{count} {name} given for images of {channels} channels; give none, one or {channels}");
     Err(DataError::Invalid(reason))

@@ -1,6 +1,6 @@
 //! Crop, mirror, mean, scale and resize, number by number.
 
-use crate::data::resize::{AVERAGING, NEAREST2, Pixels, Region, Resizer};
+use crate::data::resize::{self, AVERAGING, NEAREST2, Pixels, Region};
 use crate::data::{Phase, Sample, Transform, TransformScratch};
 use crate::spec::{Mean, TransformParams};
 use fast_image_resize::ResizeAlg;
@@ -126,7 +126,7 @@ fn misfits_are_named() {
 /// Resizes `pixels` of three channels.
 fn resize(pixels: &[u8], size: [usize; 2], to: [usize; 2], sampling: ResizeAlg) -> Vec<u8> {
     let (mut out, image) = (Vec::new(), Pixels { bytes: pixels, size, channels: 3 });
-    Resizer::default().resize(image, Region::whole(size), to, sampling, &mut out).unwrap();
+    resize::resize(&mut Default::default(), image, Region::whole(size), (to, sampling), &mut out).unwrap();
     assert_eq!(out.len(), 3 * to[0] * to[1]);
     out
 }
