@@ -36,7 +36,7 @@ impl Dropout<'_> {
 }
 
 /// David Stafford's variant 13 of the MurmurHash3 finaliser, offset so that 0 does not map to 0.
-fn mix64(value: u64) -> u64 {
+pub fn mix64(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -86,12 +86,9 @@ impl BatchSource {
             Ok::<_, DataError>(())
         };
         if self.dataset.facts().is_decoded {
-            let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices);
-            slots
-                .enumerate()
-                .map_init(Default::default, fill)
-                .find_map_first(Result::err)
-                .map_or(Ok(()), Err)?;
+            let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
+            let error = slots.map_init(Default::default, fill).find_map_first(Result::err);
+            error.map_or(Ok(()), Err)?;
         } else {
             let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
             slots.try_for_each(|slot| fill(scratch, slot))?;

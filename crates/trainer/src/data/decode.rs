@@ -11,8 +11,7 @@ pub(super) const MOST_BYTES: usize = 512 << 20;
 /// Decodes a file into pixels and shape of `sample`, of three channels or one; an error does not name the file.
 pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> Result<(), String> {
     let bytes = read_regular(path).map_err(unreadable)?;
-    let file = File::open(&bytes)?;
-    let ([height, width], channels) = (file.size(), file.channels());
+    let (file, [channels, height, width]) = File::open(&bytes)?;
     let len = channels.checked_mul(height).and_then(|len| len.checked_mul(width));
     match len {
         Some(0) => return Err("the image has no pixels".to_owned()),
@@ -43,7 +42,8 @@ pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> R
 /// In a sentence without the file's name: it cannot be read, is neither JPEG nor PNG, or is cut short.
 pub fn dimensions(path: &Path) -> Result<[usize; 2], String> {
     let bytes = read_regular(path).map_err(unreadable)?;
-    Ok(File::open(&bytes)?.size())
+    let (_, [_, height, width]) = File::open(&bytes)?;
+    Ok([height, width])
 }
 
 /// A file whose header has been read.
@@ -53,8 +53,9 @@ enum File<'a> {
 }
 
 impl<'a> File<'a> {
-    /// The format is told by the content: photo collections are full of JPEG files named `.png`.
-    fn open(bytes: &'a [u8]) -> Result<Self, String> {
+    /// Opens it and tells its channels, height and width. The format is told by the content: photo collections are full
+    /// of JPEG files named `.png`.
+    fn open(bytes: &'a [u8]) -> Result<(Self, [usize; 3]), String> {
         if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
             if !is_complete(bytes) {
                 return Err("the JPEG image is truncated".to_owned());
@@ -67,7 +68,8 @@ impl<'a> File<'a> {
             if decoder.info().is_some_and(|info| ![1, 3, 4].contains(&info.components)) {
                 return Err("the JPEG image has neither 1, 3 nor 4 components".to_owned());
             }
-            Ok(Self::Jpeg(Box::new(decoder)))
+            let (width, height) = decoder.dimensions().unwrap_or_default();
+            Ok((Self::Jpeg(Box::new(decoder)), [3, height, width]))
         } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
             if !bytes.windows(4).rev().any(|name| name == b"IEND") {
                 return Err("the PNG image is truncated".to_owned());
@@ -75,23 +77,12 @@ impl<'a> File<'a> {
             let limits = png::Limits { bytes: MOST_BYTES };
             let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
             decoder.set_transformations(png::Transformations::normalize_to_color8());
-            Ok(Self::Png(Box::new(decoder.read_info().map_err(undecodable)?)))
+            let reader = decoder.read_info().map_err(undecodable)?;
+            let [height, width] = [reader.info().height, reader.info().width].map(|side| side as usize);
+            let channels = reader.output_color_type().0.samples();
+            Ok((Self::Png(Box::new(reader)), [channels, height, width]))
         } else {
             Err("the file is neither JPEG nor PNG".to_owned())
-        }
-    }
-
-    fn size(&self) -> [usize; 2] {
-        match self {
-            Self::Jpeg(decoder) => decoder.dimensions().map_or([0; 2], |(width, height)| [height, width]),
-            Self::Png(reader) => [reader.info().height as usize, reader.info().width as usize],
-        }
-    }
-
-    fn channels(&self) -> usize {
-        match self {
-            Self::Jpeg(_) => 3,
-            Self::Png(reader) => reader.output_color_type().0.samples(),
         }
     }
 }

@@ -71,14 +71,6 @@ impl Sample {
         self.pixels.resize(bytes, 0);
         Ok(())
     }
-
-    /// Takes `planes`, which stand one channel after the other.
-    fn set(&mut self, planes: &[u8], shape: [usize; 3], label: u32) {
-        let (channels, count) = (shape[0], shape[1] * shape[2]);
-        self.pixels.clear();
-        self.pixels.extend((0..planes.len()).map(|at| planes[at % channels * count + at / channels]));
-        (self.shape, self.label) = (shape, label);
-    }
 }
 
 /// What a data layer reads, for its reader.

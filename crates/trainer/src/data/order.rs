@@ -29,21 +29,16 @@ impl Order {
         if !self.shuffle {
             return within;
         }
-        if self.epoch != Some(epoch) {
-            self.permute(epoch);
+        // Fisher and Yates' shuffle, written out so that the order does not change with a version of `rand`.
+        if self.epoch.replace(epoch) != Some(epoch) {
+            let mut rng = rng::stream(self.seed, EPOCH_STREAMS | epoch);
+            self.permutation.clear();
+            self.permutation.extend(0..self.len as u32);
+            for last in (1..self.len).rev() {
+                self.permutation.swap(last, below(&mut rng, last + 1));
+            }
         }
         self.permutation[within] as usize
-    }
-
-    /// Fisher and Yates' shuffle, written out so that the order does not change with a version of `rand`.
-    fn permute(&mut self, epoch: u64) {
-        let mut rng = rng::stream(self.seed, EPOCH_STREAMS | epoch);
-        self.permutation.clear();
-        self.permutation.extend(0..self.len as u32);
-        for last in (1..self.len).rev() {
-            self.permutation.swap(last, below(&mut rng, last + 1));
-        }
-        self.epoch = Some(epoch);
     }
 }
 

@@ -38,9 +38,12 @@ impl Dataset for ImageRecords {
     }
 
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
-        let shape = self.facts.shape;
-        let bytes = shape.iter().product();
-        sample.set(&self.pixels[index * bytes..][..bytes], shape, self.label(index));
+        let shape @ [channels, height, width] = self.facts.shape;
+        let (plane, bytes) = (height * width, channels * height * width);
+        let planes = &self.pixels[index * bytes..][..bytes];
+        sample.pixels.clear();
+        sample.pixels.extend((0..bytes).map(|at| planes[at % channels * plane + at / channels]));
+        (sample.shape, sample.label) = (shape, self.label(index));
         Ok(())
     }
 }

@@ -5,10 +5,11 @@
 //! sums, products, quotients and roots alone, which are the same on every machine.
 
 use super::{DataError, order::below};
+use cudnn_layers::dropout::mix64;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 use tensor::rng;
 
 const FIGURES: [&str; 10] =
@@ -49,7 +50,7 @@ pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result
     }
     let folders: Vec<PathBuf> = (0..set.classes).map(|class| out.join(set.class_name(class))).collect();
     for folder in &folders {
-        fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+        fs::create_dir_all(folder).map_err(unwritable(folder))?;
     }
     (0..set.classes * set.per_class).into_par_iter().try_for_each(|image| {
         let (class, number) = (image / set.per_class, image % set.per_class);
@@ -57,17 +58,15 @@ pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, set.size as u32, set.size as u32);
         encoder.set_color(png::ColorType::Rgb);
-        let written =
-            encoder.write_header().and_then(|mut file| file.write_image_data(&set.draw(class, number)));
-        written.map_err(|error| unwritable(&file, &error))?;
-        fs::write(&file, bytes).map_err(|error| unwritable(&file, &error))?;
+        let encoded = encoder.write_header().and_then(|mut to| to.write_image_data(&set.draw(class, number)));
+        encoded.map_err(io::Error::from).and_then(|()| fs::write(&file, bytes)).map_err(unwritable(&file))?;
         progress();
         Ok(())
     })
 }
 
-fn unwritable(file: &Path, error: &dyn std::fmt::Display) -> DataError {
-    DataError::at(file.display(), format!("cannot be written: {error}"))
+fn unwritable(file: &Path) -> impl Fn(io::Error) -> DataError {
+    move |error| DataError::at(file.display(), format!("cannot be written: {error}"))
 }
 
 impl Rendering {
@@ -145,13 +144,16 @@ fn texture(texture: usize, u: f64, v: f64, salt: u64) -> f64 {
         1 => part(1.6 * u) < 0.5,
         2 => part(3.2 * u) < 0.5,
         3 => (part(1.3 * u) < 0.5) != (part(1.3 * v) < 0.5),
-        4 => distance2([part(2.2 * u), part(2.2 * v)], [0.5, 0.5]) < 0.1,
+        4 => {
+            let [x, y] = [u, v].map(|at| part(2.2 * at) - 0.5);
+            x * x + y * y < 0.1
+        }
         5 => return (0.5 + 0.6 * v).clamp(0.0, 1.0),
         6 => part(2.2 * (u * u + v * v).sqrt()) < 0.5,
         7 => part(2.0 * u) < 0.25 || part(2.0 * v) < 0.25,
         8 => {
-            hash(salt ^ hash(((4.0 * u).floor() + 64.0) as u64 * 128 + ((4.0 * v).floor() + 64.0) as u64)) & 1
-                == 0
+            let [x, y] = [u, v].map(|at| ((4.0 * at).floor() + 64.0) as u64);
+            mix64(salt ^ mix64(x * 128 + y)) & 1 == 0
         }
         _ => (u > 0.0) != (v > 0.0),
     };
@@ -161,10 +163,6 @@ fn texture(texture: usize, u: f64, v: f64, salt: u64) -> f64 {
 /// Figure and texture of a class: the first classes differ in both.
 fn parts(class: usize) -> (usize, usize) {
     (class % FIGURES.len(), (class + class / FIGURES.len()) % TEXTURES.len())
-}
-
-fn distance2(a: [f64; 2], b: [f64; 2]) -> f64 {
-    (a[0] - b[0]) * (a[0] - b[0]) + (a[1] - b[1]) * (a[1] - b[1])
 }
 
 /// One of 2^20 numbers from `low` to below `high`.
@@ -188,12 +186,4 @@ fn color(rng: &mut ChaCha8Rng, hue: usize, light: f64) -> [f64; 3] {
         let full = (2.0 - away.min(12 - away) as f64 / 2.0).clamp(0.0, 1.0);
         value * (pale + (1.0 - pale) * full)
     })
-}
-
-/// A number without a pattern (splitmix64).
-fn hash(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -70,18 +70,16 @@ fn is_copy(node: &Node) -> bool {
     matches!(node.spec.kind, LayerKind::Dropout(_) | LayerKind::Split | LayerKind::Objective)
 }
 
-/// The values that go in: tops of the layers that bring data, as far as others than losses read them.
-fn inputs(graph: &Graph) -> impl Iterator<Item = usize> {
-    let sources = graph.nodes.iter().filter(|node| node.bottoms.is_empty()).flat_map(|node| &node.tops);
+/// The values that go in, tops of the layers that bring data, as far as others than losses read them; and those that
+/// come out, tops that nothing but losses reads.
+fn ends(graph: &Graph) -> [Vec<usize>; 2] {
     let is_read =
-        |value: &usize| graph.values[*value].consumers.iter().any(|&node| !is_measure(&graph.nodes[node]));
-    sources.copied().filter(is_read)
-}
-
-/// The values that come out: tops that nothing but losses reads.
-fn outputs(graph: &Graph) -> impl Iterator<Item = usize> {
-    let layers = graph.nodes.iter().filter(|node| !node.bottoms.is_empty() && !is_measure(node));
-    let is_last =
-        |value: &usize| graph.values[*value].consumers.iter().all(|&node| is_measure(&graph.nodes[node]));
-    layers.flat_map(|node| &node.tops).copied().filter(is_last)
+        |value: usize| graph.values[value].consumers.iter().any(|&node| !is_measure(&graph.nodes[node]));
+    let [mut inputs, mut outputs] = [Vec::new(), Vec::new()];
+    for node in graph.nodes.iter().filter(|node| !is_measure(node)) {
+        let is_source = node.bottoms.is_empty();
+        let ends = if is_source { &mut inputs } else { &mut outputs };
+        ends.extend(node.tops.iter().copied().filter(|&top| is_read(top) == is_source));
+    }
+    [inputs, outputs]
 }

@@ -1,10 +1,9 @@
 //! ONNX: a net in the phase TEST as a graph of operators, opset 17, that ONNX Runtime and others run.
 
-use super::{inputs, is_copy, is_measure, outputs, running_means};
+use super::{ends, is_copy, is_measure, running_means};
 use crate::net::graph::{Graph, Node};
 use crate::spec::{Combination, LayerKind, PoolingMethod, PoolingParams, Region};
 use crate::{Net, NetError, protobuf::Writer};
-use Attribute::{Float, Int, Ints};
 use std::collections::{HashMap, HashSet};
 use tensor::{PoolGeometry, TensorType};
 
@@ -43,13 +42,6 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
         0..MOST_BYTES => Ok(file),
         _ => Err(net.error("an ONNX file holds at most 2 GiB")),
     }
-}
-
-/// An attribute of an operator.
-enum Attribute {
-    Int(i64),
-    Ints(Vec<usize>),
-    Float(f32),
 }
 
 /// A model under way.
@@ -97,13 +89,13 @@ impl<'a> Model<'a> {
         match &node.spec.kind {
             LayerKind::InnerProduct(p) if shape.axis(p.axis.into()) == Some(1) => {
                 let rows = self.free(format!("{top}/rows"));
-                self.op("Flatten", [x], &rows, [("axis", Int(1))]);
+                self.op("Flatten", [x], &rows, [int("axis", 1)]);
                 let inputs = std::iter::once(rows).chain(self.parameters(&node.params, 0));
-                self.op("Gemm", inputs, &top, [("transB", Int((!p.transpose).into()))]);
+                self.op("Gemm", inputs, &top, [int("transB", (!p.transpose).into())]);
             }
             LayerKind::BatchNorm(p) if p.use_global_stats != Some(false) => {
                 let inputs = [x].into_iter().chain(self.batch_norm(node));
-                self.op("BatchNormalization", inputs, &top, [("epsilon", Float(p.eps))]);
+                self.op("BatchNormalization", inputs, &top, [float("epsilon", p.eps)]);
             }
             LayerKind::Scale(p) if node.bottoms.len() == 1 => {
                 let behind = shape.rank() - shape.axis(p.axis.into())? - self.param(node.params[0]).rank();
@@ -197,10 +189,10 @@ impl<'a> Model<'a> {
         operator: &str,
         inputs: impl IntoIterator<Item = String>,
         output: &str,
-        attributes: impl IntoIterator<Item = (&'static str, Attribute)>,
+        attributes: impl IntoIterator<Item = Writer>,
     ) {
         let node = Writer::default().each(1, inputs).bytes(2, output).bytes(3, output).bytes(4, operator);
-        self.nodes.push(node.each(5, attributes.into_iter().map(attribute)));
+        self.nodes.push(node.each(5, attributes));
     }
 
     /// The `GraphProto`.
@@ -214,45 +206,48 @@ impl<'a> Model<'a> {
             let tensor = Writer::default().number(1, FLOAT).bytes(2, dims);
             Writer::default().bytes(1, &self.names[value]).bytes(2, Writer::default().bytes(1, tensor))
         };
-        let [inputs, outputs] = [inputs(self.graph).collect::<Vec<_>>(), outputs(self.graph).collect()];
+        let [inputs, outputs] = ends(self.graph);
         let graph = Writer::default().each(1, &self.nodes).bytes(2, name).each(5, &self.constants);
         graph.each(11, inputs.into_iter().map(value)).each(12, outputs.into_iter().map(value))
     }
 }
 
-fn attribute((name, value): (&'static str, Attribute)) -> Writer {
+/// An attribute of an operator; a whole number is one, too, and so are several.
+fn float(name: &str, value: f32) -> Writer {
+    Writer::default().bytes(1, name).float(2, value).number(20, 1)
+}
+
+fn int(name: &str, value: i64) -> Writer {
+    Writer::default().bytes(1, name).number(3, value).number(20, 2)
+}
+
+fn ints(name: &str, values: &[usize]) -> Writer {
     let named = Writer::default().bytes(1, name);
-    match value {
-        Float(value) => named.float(2, value).number(20, 1),
-        Int(value) => named.number(3, value).number(20, 2),
-        Ints(values) => {
-            values.iter().fold(named, |attribute, &value| attribute.number(8, value as i64)).number(20, 7)
-        }
-    }
+    values.iter().fold(named, |attribute, &value| attribute.number(8, value as i64)).number(20, 7)
 }
 
 /// An operator and its attributes.
-type Operator = (&'static str, Vec<(&'static str, Attribute)>);
+type Operator = (&'static str, Vec<Writer>);
 
 /// The operator over bottoms, of which the first has the shape `x`, and parameters that is what a layer does.
 fn operator(kind: &LayerKind, x: &TensorType) -> Option<Operator> {
     Some(match kind {
         LayerKind::Convolution(p) => {
-            let window = [("kernel_shape", Ints(p.kernel.into())), ("strides", Ints(p.stride.into()))];
-            let place = [("pads", Ints([p.pad; 2].concat())), ("dilations", Ints(p.dilation.into()))];
-            let group = ("group", Int(p.group as i64));
+            let window = [ints("kernel_shape", &p.kernel), ints("strides", &p.stride)];
+            let place = [ints("pads", &[p.pad; 2].concat()), ints("dilations", &p.dilation)];
+            let group = int("group", p.group as i64);
             ("Conv", window.into_iter().chain(place).chain([group]).collect())
         }
         LayerKind::ReLU(p) if p.negative_slope == 0.0 => ("Relu", vec![]),
-        LayerKind::ReLU(p) => ("LeakyRelu", vec![("alpha", Float(p.negative_slope))]),
-        LayerKind::ELU(p) => ("Elu", vec![("alpha", Float(p.alpha))]),
+        LayerKind::ReLU(p) => ("LeakyRelu", vec![float("alpha", p.negative_slope)]),
+        LayerKind::ELU(p) => ("Elu", vec![float("alpha", p.alpha)]),
         LayerKind::Sigmoid(_) => ("Sigmoid", vec![]),
         LayerKind::TanH(_) => ("Tanh", vec![]),
-        LayerKind::Softmax(p) => ("Softmax", vec![("axis", Int(p.axis.into()))]),
-        LayerKind::Concat(p) => ("Concat", vec![("axis", Int(p.axis.into()))]),
+        LayerKind::Softmax(p) => ("Softmax", vec![int("axis", p.axis.into())]),
+        LayerKind::Concat(p) => ("Concat", vec![int("axis", p.axis.into())]),
         LayerKind::LRN(p) if p.norm_region == Region::AcrossChannels => {
-            let size = ("size", Int(p.local_size as i64));
-            ("LRN", vec![size, ("alpha", Float(p.alpha)), ("beta", Float(p.beta)), ("bias", Float(p.k))])
+            let size = int("size", p.local_size as i64);
+            ("LRN", vec![size, float("alpha", p.alpha), float("beta", p.beta), float("bias", p.k)])
         }
         LayerKind::Pooling(p) => return pooling(p, x),
         _ => return None,
@@ -273,9 +268,8 @@ fn pooling(params: &PoolingParams, x: &TensorType) -> Option<Operator> {
     if is_average && hangs_over && pad != [0; 2] {
         return None;
     }
-    let sizes = [("kernel_shape", window.into()), ("strides", stride.into()), ("pads", [pad, end].concat())];
-    let sizes = sizes.into_iter().map(|(name, sizes)| (name, Ints(sizes)));
+    let sizes = [ints("kernel_shape", &window), ints("strides", &stride), ints("pads", &[pad, end].concat())];
     // A maximum ignores padding. An average counts it here, but not what lies behind it.
-    let count = is_average.then(|| ("count_include_pad", Int((!hangs_over).into())));
-    Some((if is_average { "AveragePool" } else { "MaxPool" }, sizes.chain(count).collect()))
+    let count = is_average.then(|| int("count_include_pad", (!hangs_over).into()));
+    Some((if is_average { "AveragePool" } else { "MaxPool" }, sizes.into_iter().chain(count).collect()))
 }

@@ -78,9 +78,13 @@ impl Recipe {
             }
         };
         net = format!("{}\n\n{}", net.trim_end(), self.data_layers(survey, template));
-        for (index, layer) in
-            template.layers.iter().enumerate().filter(|(_, layer)| is_kept(layer, survey.classes))
-        {
+        let is_kept = |layer: &LayerSpec| match &layer.kind {
+            LayerKind::Data(_) | LayerKind::ImageData(_) => false,
+            LayerKind::Accuracy(params) => params.top_k < survey.classes,
+            _ => true,
+        };
+        let kept: Vec<_> = template.layers.iter().enumerate().filter(|(_, layer)| is_kept(layer)).collect();
+        for &(index, layer) in &kept {
             let end = starts.get(index + 1).copied().unwrap_or(lines.len());
             // Two layers in a line: what is made is looked at below.
             let mut block = lines[starts[index]..end.max(starts[index])].join("\n");
@@ -96,8 +100,7 @@ impl Recipe {
         let made = NetSpec::parse(Path::new("net.prototxt"), &net).map_err(|error| error.to_string())?;
         let wanted: BTreeSet<String> = heads.iter().map(|name| self.head(name)).collect();
         let new: BTreeSet<String> = made.heads().map(|head| head.name.clone()).collect();
-        let kept = template.layers.iter().filter(|layer| is_kept(layer, survey.classes)).count();
-        if new != wanted || made.classes() != survey.classes || made.layers.len() != kept + 2 {
+        if new != wanted || made.classes() != survey.classes || made.layers.len() != kept.len() + 2 {
             return Err(
                 "it cannot be adapted; its layers must begin in lines of their own, with their names"
                     .to_owned(),
@@ -217,15 +220,6 @@ impl Recipe {
             passes(epochs),
             passes(epochs.div_ceil(5)),
         )
-    }
-}
-
-/// Whether a layer stays in a net for so many classes.
-fn is_kept(layer: &LayerSpec, classes: usize) -> bool {
-    match &layer.kind {
-        LayerKind::Data(_) | LayerKind::ImageData(_) => false,
-        LayerKind::Accuracy(params) => params.top_k < classes,
-        _ => true,
     }
 }
 

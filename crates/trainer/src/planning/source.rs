@@ -21,7 +21,15 @@ impl Source {
             Source::Profiler(profiler) => run(profiler.as_mut()),
             Source::Device(device, options) if gpus.is_empty() => run(profiler(device, *options).as_mut()),
             Source::Device(device, options) => {
-                let worker = |&ordinal: &usize| worker(device, ordinal, *options);
+                // Each in a thread of its own, in which it opens its GPU; one may be `device` itself.
+                let worker = |&ordinal: &usize| -> OpenProfiler {
+                    let is_own = matches!(device, Device::Cuda(own) if own.info().ordinal == ordinal);
+                    let (own, options) = (is_own.then(|| device.clone()), *options);
+                    Box::new(move || match &own {
+                        Some(own) => Ok(profiler(own, options)),
+                        None => Ok(profiler(&Device::Cuda(probe()?.open(ordinal)?), options)),
+                    })
+                };
                 run(&mut ParallelProfiler::new(gpus.iter().map(worker).collect()))
             }
         }
@@ -46,19 +54,6 @@ impl Profiler for Interruptible<'_> {
             if stop.is_requested() { Err("stopped".into()) } else { Ok(()) }
         })
     }
-}
-
-/// Opens a profiler of the GPU `ordinal`, which may be `device` itself.
-fn worker(device: &Device, ordinal: usize, options: ProfileOptions) -> OpenProfiler {
-    let is_own = matches!(device, Device::Cuda(own) if own.info().ordinal == ordinal);
-    let own = is_own.then(|| device.clone());
-    Box::new(move || {
-        let device = match &own {
-            Some(own) => own.clone(),
-            None => Device::Cuda(probe()?.open(ordinal)?),
-        };
-        Ok(profiler(&device, options))
-    })
 }
 
 /// The GPUs that measure for a device: `all`, or numbers such as `0,1`.

@@ -28,7 +28,16 @@ pub fn verify(
     plans: &[Plan],
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Verified, NetError> {
-    let (kernels, different) = (plans.iter().map(|plan| plan.kernels.len()).sum(), different(plans));
+    let planned: Vec<&PlannedKernel> = plans.iter().flat_map(|plan| &plan.kernels).collect();
+    let what = |one: &PlannedKernel| (one.kernel.id, one.kernel.mini_batch);
+    let mut different: Vec<&PlannedKernel> = Vec::new();
+    for &one in &planned {
+        let same =
+            |other: &&PlannedKernel| what(other) == what(one) && other.configuration == one.configuration;
+        if !different.iter().any(same) {
+            different.push(one);
+        }
+    }
     let mut worst: Option<(f64, String)> = None;
     for (done, planned) in different.iter().enumerate() {
         progress(done, different.len());
@@ -37,22 +46,7 @@ pub fn verify(
             worst = Some((found, planned.kernel.to_string()));
         }
     }
-    Ok(Verified { kernels, different: different.len(), worst })
-}
-
-/// The kernels of `plans` without those that do what one before them does.
-fn different(plans: &[Plan]) -> Vec<&PlannedKernel> {
-    let what = |planned: &PlannedKernel| (planned.kernel.id, planned.kernel.mini_batch);
-    let mut different: Vec<&PlannedKernel> = Vec::new();
-    for planned in plans.iter().flat_map(|plan| &plan.kernels) {
-        let same = |other: &&PlannedKernel| {
-            what(other) == what(planned) && other.configuration == planned.configuration
-        };
-        if !different.iter().any(same) {
-            different.push(planned);
-        }
-    }
-    different
+    Ok(Verified { kernels: planned.len(), different: different.len(), worst })
 }
 
 /// The distance of one kernel from the definition.

@@ -3,6 +3,7 @@
 use super::Tensors;
 use crate::protobuf::{Value, blob, fields};
 use std::path::Path;
+use tensor::geometry::elements;
 
 /// The fields of a net's layers, and of a layer's name and blobs, in today's notation and in that of 2014.
 const LAYERS: [(u64, u64, u64); 2] = [(100, 1, 7), (2, 4, 6)];
@@ -42,8 +43,7 @@ fn add_layer(tensors: &mut Tensors, layer: &[u8], [name, blobs]: [u64; 2]) -> Re
     for (index, message) in found.into_iter().enumerate() {
         let (shape, values) =
             blob(message).ok_or_else(|| format!("blob {index} of layer '{layer_name}' is damaged"))?;
-        let elements = shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim));
-        if elements != Some(values.len()) {
+        if elements(&shape) != Some(values.len()) {
             return Err(format!(
                 "blob {index} of layer '{layer_name}' has {} values for the shape {shape:?}",
                 values.len()

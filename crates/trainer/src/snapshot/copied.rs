@@ -168,10 +168,8 @@ fn names(file: &Tensors, graph: &Graph, node: &Node, module: &Module) -> Option<
     // What stands in the same place of a chain is another layer if it has another size.
     let has_other_size = |(name, &param): (&Option<String>, &usize)| {
         let given = name.as_ref().and_then(|name| file.shape(name));
-        given.is_some_and(|shape| {
-            shape.iter().product::<usize>()
-                != graph.params[param].declaration.shape.dims().iter().product::<usize>()
-        })
+        let count = graph.params[param].declaration.shape.count();
+        given.is_some_and(|shape| shape.iter().product::<usize>() != count)
     };
     if !by_place.iter().zip(&node.params).any(has_other_size) {
         namings.push((true, by_place));

@@ -88,8 +88,7 @@ pub fn save_solver_state(
     let json = serde_json::to_string(state).expect("strings and numbers always have a JSON form");
     let plans = serde_json::to_string(plans).expect("plans are made of strings and numbers, too");
     let metadata = BTreeMap::from([(KEY.to_owned(), json), (PLANS.to_owned(), plans)]);
-    save_tensors(path, history, &metadata)?;
-    Ok(())
+    save_tensors(path, history, &metadata).map(drop)
 }
 
 /// Reads the state and the history tensors.

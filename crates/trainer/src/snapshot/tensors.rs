@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use tensor::geometry::elements;
 
 // The format is little-endian, and elements are written as they lie in memory.
 const _: () = assert!(cfg!(target_endian = "little"));
@@ -52,7 +53,7 @@ fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
         if !names.insert(name.as_str()) {
             return Err(error("the name is given twice or reserved".to_owned()));
         }
-        if shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim)) != Some(data.len()) {
+        if elements(shape) != Some(data.len()) {
             return Err(error(format!("{} elements do not make the shape {shape:?}", data.len())));
         }
     }
@@ -104,12 +105,8 @@ pub struct Tensors {
 /// # Errors
 /// The file cannot be read, is truncated, damaged (its checksum differs) or something else, or holds another type.
 pub fn load_tensors(path: &Path) -> Result<Tensors, SnapshotError> {
-    parse(path, read(path)?).map_err(|reason| SnapshotError::corrupt(path, reason))
-}
-
-/// The bytes of a file.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, SnapshotError> {
-    read_regular(path).map_err(SnapshotError::file("cannot read", path))
+    let bytes = read_regular(path).map_err(SnapshotError::file("cannot read", path))?;
+    parse(path, bytes).map_err(|reason| SnapshotError::corrupt(path, reason))
 }
 
 /// Whether a file of this content is a safetensors file, or the beginning of one.

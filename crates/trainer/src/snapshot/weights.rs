@@ -1,6 +1,7 @@
 //! Weights, and not what looks like them: the momentum in a solver state has their very names and shapes.
 
 use super::{SnapshotError, Tensors, caffemodel, state, tensors};
+use files::read_regular;
 use std::path::Path;
 
 /// How files of other kinds begin that users take for weights, and what to say of them.
@@ -14,7 +15,7 @@ const OTHERS: [(&[u8], &str); 2] = [
 /// # Errors
 /// Those of [`load_tensors`](super::load_tensors); [`SnapshotError::Refused`] for a solver state.
 pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
-    let bytes = tensors::read(path)?;
+    let bytes = read_regular(path).map_err(SnapshotError::file("cannot read", path))?;
     let parsed = match OTHERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         Some((_, what)) => Err((*what).to_owned()),
         None if tensors::is_safetensors(&bytes) => tensors::parse(path, bytes),
