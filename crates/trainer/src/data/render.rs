@@ -49,9 +49,7 @@ pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result
         return Err(DataError::at(out.display(), "is not empty, and images would mix with what is there"));
     }
     let folders: Vec<PathBuf> = (0..set.classes).map(|class| out.join(set.class_name(class))).collect();
-    for folder in &folders {
-        fs::create_dir_all(folder).map_err(unwritable(folder))?;
-    }
+    folders.iter().try_for_each(|folder| fs::create_dir_all(folder).map_err(unwritable(folder)))?;
     (0..set.classes * set.per_class).into_par_iter().try_for_each(|image| {
         let (class, number) = (image / set.per_class, image % set.per_class);
         let file = folders[class].join(format!("{number:05}.png"));

@@ -28,12 +28,10 @@ pub fn unpacked<R: BufRead + Send + 'static>(mut packed: R) -> io::Result<Box<dy
 /// # Errors
 /// The folder cannot be read.
 pub fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let entries = fs::read_dir(folder).map_err(DataError::read(folder))?;
-    let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
-    let mut paths = paths.map_err(DataError::read(folder))?;
-    let hidden =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    paths.retain(|path| !hidden(path));
+    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    let entries = entries.map_err(DataError::read(folder))?.into_iter();
+    let shown = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    let mut paths: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
     paths.sort();
     Ok(paths)
 }

@@ -61,12 +61,12 @@ struct Model<'a> {
 impl<'a> Model<'a> {
     fn new(graph: &'a Graph, values: &'a [Vec<f32>]) -> Self {
         let taken = graph.params.iter().map(|param| param.name.clone()).collect();
-        let (names, nodes, constants) = (Vec::new(), Vec::new(), Vec::new());
+        let (names, nodes, constants) = (vec![String::new(); graph.values.len()], Vec::new(), Vec::new());
         let mut model = Self { graph, values, names, nodes, constants, known: HashMap::new(), taken };
         // A blob that is written again, in place, has its name only at the end, and never that of a parameter.
-        let names = graph.values.iter().rev().map(|value| model.free(value.name.clone()));
-        let names: Vec<String> = names.collect();
-        model.names = names.into_iter().rev().collect();
+        for (index, value) in graph.values.iter().enumerate().rev() {
+            model.names[index] = model.free(value.name.clone());
+        }
         model
     }
 

@@ -3,7 +3,7 @@
 use crate::stop::Stop;
 use cudnn_layers::conv::{ParallelProfiler, ProfileOptions, parallel::OpenProfiler, profiler};
 use planner::{Done, Measurement, Profiler, ProfilerError, Request, RequestError};
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 use tensor::{Device, cuda::probe};
 
 /// What measures.
@@ -71,12 +71,10 @@ impl BenchmarkDevices {
     /// # Errors
     /// In a sentence: there is no such GPU, or it is of another model, so that its measurements would not hold.
     pub fn ordinals(&self, models: &[String], own: usize) -> Result<Vec<usize>, String> {
-        let mut ordinals = match self {
+        let ordinals: BTreeSet<usize> = match self {
             BenchmarkDevices::All => (0..models.len()).collect(),
-            BenchmarkDevices::These(ordinals) => ordinals.clone(),
+            BenchmarkDevices::These(ordinals) => ordinals.iter().copied().collect(),
         };
-        ordinals.sort_unstable();
-        ordinals.dedup();
         for &ordinal in &ordinals {
             let Some(model) = models.get(ordinal) else {
                 let last = models.len() - 1;
@@ -87,7 +85,7 @@ impl BenchmarkDevices {
                 return Err(format!("cuda:{ordinal} is of another model than {own}"));
             }
         }
-        Ok(ordinals)
+        Ok(ordinals.into_iter().collect())
     }
 }
 
