@@ -57,7 +57,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let budget = planned.budget;
     let mut running = run.start(args.seed)?;
     running.load_weights(&weights)?;
-    let ((outputs, iterations), confusion) =
+    let (outputs, iterations, confusion) =
         mean_outputs(&mut running, (wanted, again), classified.as_ref(), &mut console)?;
     let confusion = confusion.map(|counted| Confusion { names, ..counted });
     let loss = outputs.iter().map(TestOutput::loss).sum();
@@ -117,7 +117,7 @@ fn mean_outputs(
     (iterations, again): (usize, usize),
     classified: Option<&[String; 2]>,
     console: &mut Console,
-) -> Result<((Vec<TestOutput>, usize), Option<Confusion>), Error> {
+) -> Result<(Vec<TestOutput>, usize, Option<Confusion>), Error> {
     let mut confusion = classified.map(|_| Confusion::default());
     let bar = progress::bar(iterations as u64, "testing");
     let stop = stop()?;
@@ -144,5 +144,6 @@ fn mean_outputs(
         bar.inc(1);
         Ok::<(), Error>(())
     });
-    Ok((tested?, confusion))
+    let (outputs, done) = tested?;
+    Ok((outputs, done, confusion))
 }
