@@ -56,7 +56,10 @@ pub struct KernelExplanation {
 }
 
 impl ExplainReport {
-    /// Explains `plan`, which was made from `table`: of another one there may be an error.
+    /// Explains `plan`, which was made from `table`.
+    ///
+    /// # Errors
+    /// None, if the plan is of that table.
     pub fn new(plan: &Plan, table: &CostTable) -> Result<Self, PlanError> {
         let kernels: Vec<Kernel> = plan.kernels.iter().map(|planned| planned.kernel.clone()).collect();
         let fronts = Fronts::new(&kernels, table, &plan.options)?;

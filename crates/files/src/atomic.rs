@@ -60,7 +60,10 @@ pub(super) fn write_through<S: Sink>(
 }
 
 /// Whether [`write_atomically`] would get as far as writing: the folder is there and takes new files, and the name is
-/// not too long; what the system says if not. Leaves nothing behind.
+/// not too long. Leaves nothing behind.
+///
+/// # Errors
+/// What the system says.
 pub fn try_writing(path: &Path) -> io::Result<()> {
     if is_file(path) { Temporary::beside(&target(path)).map(drop) } else { Ok(()) }
 }

@@ -176,7 +176,10 @@ impl Study {
         self.fronts(options).ok()?.plan(options).ok()
     }
 
-    /// The desirable sets of all kernels, as [`Fronts::new`], for every limit and workspace policy in `options`.
+    /// The desirable sets of all kernels, for every limit and workspace policy that `options` could have.
+    ///
+    /// # Errors
+    /// As [`Fronts::new`].
     pub fn fronts(&self, options: &PlanOptions) -> Result<Arc<Fronts>, PlanError> {
         let (limit, workspace_policy) = (Bytes::ZERO, WorkspacePolicy::Wr);
         let key = PlanOptions { limit, workspace_policy, ..options.clone() };

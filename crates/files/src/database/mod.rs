@@ -121,7 +121,10 @@ impl Database {
         write(&folder.join(fresh_name()), &table.to_json_lines())
     }
 
-    /// Whether measurements of `device` could be added: an error as of [`Database::add`] if not.
+    /// Whether measurements of `device` could be added.
+    ///
+    /// # Errors
+    /// As [`Database::add`].
     pub fn try_adding(&self, device: &DeviceHeader) -> Result<(), DatabaseError> {
         let segment = self.make_folder(device)?.join(fresh_name());
         try_writing(&segment).map_err(DatabaseError::at("write", &segment))

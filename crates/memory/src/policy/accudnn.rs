@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The plan that swaps everything but what computation would have to wait for, which is pinned on the device as far as
-/// there is room within `budget` bytes. [`BelowFloor`] if not even swapping everything fits.
+/// there is room within `budget` bytes.
+///
+/// # Errors
+/// [`BelowFloor`]: not even swapping everything fits.
 pub fn accudnn(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
     Problem::new(outline, costs).swapped(budget).map(|(_, _, plan)| plan)
 }

@@ -26,7 +26,10 @@ const KNOWN: [usize; 2] = [4, 48];
 
 /// The fastest iteration that was found whose buffers fit `budget` bytes of the device: every feature map is kept,
 /// offloaded or computed again, and each kernel has as workspace what is free when it runs. What outlives an iteration
-/// ([`ArenaLayout::base`](crate::ArenaLayout::base)) lies beside the budget. [`BelowFloor`] if nothing fits.
+/// ([`ArenaLayout::base`](crate::ArenaLayout::base)) lies beside the budget.
+///
+/// # Errors
+/// [`BelowFloor`]: nothing fits.
 pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
     let unlimited_ms = costs.unlimited_ms(outline);
     let plain = Fitting::new(outline, costs, Schedule::plain(outline).actions);

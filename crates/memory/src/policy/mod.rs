@@ -59,8 +59,11 @@ impl MemoryPolicy {
     /// All, as they are spelt.
     pub const NAMES: &str = "keep, vdnn-all, vdnn-conv (each with :m or :p), vdnn-dyn, accudnn or joint";
 
-    /// The plan of this policy for a net whose transient buffers may take `budget`, if one fits. vDNN leaves alone what
-    /// is from node `classifier` on.
+    /// The plan of this policy for a net whose transient buffers may take `budget`. vDNN leaves alone what is from node
+    /// `classifier` on.
+    ///
+    /// # Errors
+    /// [`BelowFloor`]: no plan of this policy fits.
     pub fn plan(
         self,
         outline: &Outline,

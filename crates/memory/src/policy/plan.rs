@@ -54,7 +54,10 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// The plan of `actions` with these workspaces; errors are those of [`Schedule::new`].
+    /// The plan of `actions` with these workspaces.
+    ///
+    /// # Errors
+    /// As [`Schedule::new`].
     pub fn new(
         outline: &Outline,
         costs: &Costs,

@@ -43,7 +43,10 @@ const TRIALS: [(Offloading, Algorithms); 5] = [
     (Offloading::All, Algorithms::Greedy),
 ];
 
-/// The plan of a static policy of vDNN, if it fits `budget`: only inputs of nodes before `classifier` leave.
+/// The plan of a static policy of vDNN within `budget` bytes: only inputs of nodes before `classifier` leave.
+///
+/// # Errors
+/// [`BelowFloor`]: it does not fit.
 pub fn vdnn(
     outline: &Outline,
     costs: &Costs,

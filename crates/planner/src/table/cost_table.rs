@@ -68,7 +68,10 @@ impl CostTable {
     }
 
     /// Stores measurements of some algorithms of one kernel and size, each in place of the one that it had. Unless all
-    /// are known from before, there may be more. Errors are those of [`insert`](CostTable::insert).
+    /// are known from before, there may be more.
+    ///
+    /// # Errors
+    /// As [`insert`](CostTable::insert).
     pub fn insert_some(&mut self, id: KernelId, size: u32, rows: Vec<Measurement>) -> Result<(), Unusable> {
         self.store(id, size, Group { rows, is_partial: true })
     }

@@ -27,23 +27,11 @@ impl From<CudaError> for DataError {
 impl DataError {
     /// A file or folder is missing or not readable, or a gzip stream in it is damaged or cut short.
     pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Invalid(shown(&format!("cannot read {}: {source}", path.display())))
+        move |source| Self::Invalid(format!("cannot read {}: {source}", path.display()))
     }
 
     /// `reason` is wrong at `place`: a file, a line of one, or a sample ([`Dataset::place`](super::Dataset::place)).
     pub(super) fn at(place: impl Display, reason: impl Display) -> Self {
-        Self::Invalid(shown(&format!("{place}: {reason}")))
+        Self::Invalid(format!("{place}: {reason}"))
     }
-}
-
-/// `text` as a terminal may show it, in one line: names of files may have control characters, which are escaped.
-pub(super) fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter.is_control() {
-            true => shown.extend(letter.escape_debug()),
-            false => shown.push(letter),
-        }
-    }
-    shown
 }

@@ -2,7 +2,7 @@
 //! colourful it is, and what is kept for validation.
 
 use super::image_data::{Entry, class_names, folder_entries, is_image, list_entries};
-use super::{DataError, Sample, decode::decode_into, error::shown, order::below, sorted_entries};
+use super::{DataError, Sample, decode::decode_into, order::below, sorted_entries};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -54,7 +54,8 @@ impl Survey {
     ///
     /// # Errors
     /// The source cannot be read, has fewer than two classes or none of some label below the largest, or has a folder
-    /// to validate with and a part is asked for; no image of a class can be read, or, if `strict`, one cannot.
+    /// to validate with and a part is asked for; no image of a class or to validate with can be read, or, if `strict`,
+    /// one cannot.
     pub fn new(
         source: &Path,
         (validation, seed): (Option<f64>, u64),
@@ -79,7 +80,8 @@ impl Survey {
             );
             return Err(DataError::at(source.display(), reason));
         }
-        let (files, mut unreadable) = (parts.iter().map(Vec::len).sum::<usize>(), Vec::new());
+        let [files, own] = [&parts[..], &parts[1..]].map(|parts| parts.iter().map(Vec::len).sum::<usize>());
+        let mut unreadable = Vec::new();
         let [mut train, mut held] =
             parts.map(|entries| look_at(entries, root, &|| progress(files), &mut unreadable));
         if let Some((_, first)) = unreadable.first().filter(|_| strict || unreadable.len() == files) {
@@ -93,6 +95,12 @@ impl Survey {
                 folder.map_or(format!("class {}", entry.label), |folder| folder.display().to_string());
             return Err(DataError::at(class, format!("no image to train with can be used; {first}")));
         }
+        if let Some((_, last)) = unreadable.last().filter(|_| own > 0 && held.is_empty()) {
+            return Err(DataError::at(
+                source.display(),
+                format!("no image to validate with can be used; {last}"),
+            ));
+        }
         if held.is_empty() {
             (train, held) = split(train, validation.unwrap_or(0.1), seed);
         }
@@ -100,8 +108,7 @@ impl Survey {
         let validated = labels(&held);
         let [train, validation] =
             [train, held].map(|part| part.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>());
-        let names: Vec<String> =
-            class_names(&train, classes as usize).iter().map(|name| shown(name)).collect();
+        let names = class_names(&train, classes as usize);
         let unvalidated = (0..classes).filter(|class| !validated.is_empty() && !validated.contains(class));
         let name = |class: u32| names.get(class as usize).cloned().unwrap_or_else(|| class.to_string());
         let unvalidated = unvalidated.map(name).collect();
@@ -158,7 +165,7 @@ fn look_at(
         match decoded {
             Ok(()) => Ok((entry, Sums::of(&sample.pixels))),
             Err(reason) => {
-                let reason = shown(&format!("{}: {reason}", entry.path.display()));
+                let reason = format!("{}: {reason}", entry.path.display());
                 Err((entry, reason))
             }
         }
