@@ -52,7 +52,7 @@ pub fn parse_shape(text: &str) -> Result<ShapeSpec, String> {
 }
 
 fn whole(key: &str, text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("{key}={text} is no whole number"))
+    text.parse().map_err(|_| format!("{key}={text} is no whole number from 0 to 4294967295"))
 }
 
 fn two(key: &str, text: &str) -> Result<[u32; 2], String> {
@@ -85,8 +85,8 @@ mod tests {
             ("n=1,q=2", "\"q\" is unknown"),
             ("n=1,n=2", "n is given twice"),
             ("n=1,c=1,h=1,k=1", "r= is missing"),
-            ("n=-1,c=1,h=1,k=1,r=1", "n=-1 is no whole number"),
-            ("n=1,c=1,h=1,k=1,r=1,pad=1x", "pad= is no whole number"),
+            ("n=-1,c=1,h=1,k=1,r=1", "n=-1 is no whole number from 0 to 4294967295"),
+            ("n=1,c=1,h=1,k=1,r=1,pad=1x", "pad= is no whole number from 0 to 4294967295"),
             ("n=1,c=1,h=1,k=1,r=3", "a window of 3"),
             ("n=0,c=1,h=1,k=1,r=1", "the mini-batch must be at least 1"),
             ("n=1,c=3,h=1,k=1,r=1,groups=2", "2 groups"),
