@@ -95,13 +95,11 @@ impl Survey {
                 folder.map_or(format!("class {}", entry.label), |folder| folder.display().to_string());
             return Err(DataError::at(class, format!("no image to train with can be used; {first}")));
         }
-        if let Some((_, last)) = unreadable.last().filter(|_| own > 0 && held.is_empty()) {
-            return Err(DataError::at(
-                source.display(),
-                format!("no image to validate with can be used; {last}"),
-            ));
-        }
         if held.is_empty() {
+            if let Some((_, last)) = unreadable.last().filter(|_| own > 0) {
+                let reason = format!("no image to validate with can be used; {last}");
+                return Err(DataError::at(source.display(), reason));
+            }
             (train, held) = split(train, validation.unwrap_or(0.1), seed);
         }
         let (mean, std) = statistics(&train);

@@ -176,7 +176,8 @@ impl Execution {
     /// What a layer reports of its data, with the layer's name, and what the observer returns.
     ///
     /// # Panics
-    /// If there is no such net, or if an update clips or adds up gradients, or is that of several ranks, and the net was built for none that does.
+    /// If there is no such net, or if an update clips or adds up gradients, or is that of several ranks, and the net was
+    /// built for none that does.
     pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
         self.group().check()?;
         self.begin(&batch)?;
