@@ -1,8 +1,8 @@
 //! Dropout on the CPU: two rounds of a 32-bit hash per element cost less than the memory traffic of a stored mask.
 
-use super::{Dropout, mix64};
+use super::Dropout;
 use crate::cpu_loops::{for_each_element_run, inlined, put};
-use tensor::{Cpu, Out, View};
+use tensor::{Cpu, Out, View, rng::mix64};
 
 /// Chris Wellons' `lowbias32`: a bijection whose output bits each depend on all input bits nearly without bias.
 #[inline(always)]

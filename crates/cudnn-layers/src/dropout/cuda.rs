@@ -1,9 +1,8 @@
 //! Dropout on the GPU.
 
-use super::{Dropout, mix64};
+use super::Dropout;
 use crate::cuda_launches::{add, launch, numbers, of_type, sources, tiles};
-use tensor::cuda::Cuda;
-use tensor::{Out, View};
+use tensor::{Out, View, cuda::Cuda, rng::mix64};
 
 sources!("dropout.cu");
 

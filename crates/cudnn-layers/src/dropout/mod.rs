@@ -35,14 +35,6 @@ impl Dropout<'_> {
     }
 }
 
-/// David Stafford's variant 13 of the MurmurHash3 finaliser, offset so that 0 does not map to 0.
-pub fn mix64(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
-
 /// `to (+)= from * scale` where the element survives, `from * 0` elsewhere: of data forward, and of its gradient
 /// backward. Without a `from`, `to` holds it before and is overwritten.
 ///

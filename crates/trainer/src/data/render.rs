@@ -5,12 +5,11 @@
 //! sums, products, quotients and roots alone, which are the same on every machine.
 
 use super::{DataError, order::below};
-use cudnn_layers::dropout::mix64;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
-use tensor::rng;
+use tensor::rng::{self, mix64};
 
 const FIGURES: [&str; 10] =
     ["disc", "square", "triangle", "ring", "cross", "star", "half", "crescent", "bar", "corner"];
