@@ -47,7 +47,6 @@ macro_rules! never {
 
 never! {
     pub Cuda [pub tf32: bool, pub format: Format]
-        { pub fn with_format(self, _: Format) -> Self }
         { pub fn info(&self) -> &CudaDeviceInfo }
         { pub fn stream(&self) -> &Stream }
         { pub fn new_stream(&self) -> Result<Stream, CudaError> }

@@ -56,11 +56,6 @@ pub trait Library: Send + Sized + 'static {
 }
 
 impl Cuda {
-    /// The same GPU, on which nets keep their feature maps in this format.
-    pub fn with_format(self, format: Format) -> Self {
-        Self { format, ..self }
-    }
-
     /// What the device is.
     pub fn info(&self) -> &CudaDeviceInfo {
         &self.shared.info

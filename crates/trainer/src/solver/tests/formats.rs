@@ -13,8 +13,9 @@ use tensor::{AxisOrder, Bf16, Cpu, Device, ElementType, Format};
 
 /// The GPU with feature maps of `format`.
 fn gpu_in(format: Format) -> Device {
-    let Device::Cuda(cuda) = own_gpu() else { unreachable!("it is a GPU") };
-    Device::Cuda(cuda.with_format(format))
+    let mut device = own_gpu();
+    device.set_format(format);
+    device
 }
 
 fn formats() -> [Format; 3] {

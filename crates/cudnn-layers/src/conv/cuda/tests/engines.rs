@@ -79,7 +79,8 @@ fn result(cuda: &Cuda, op: ConvOp, format: Format, convolver: &dyn Convolver, re
 fn an_engine_comes_back_by_its_name_and_can_be_recorded() {
     let (nhwc, mut seen) = (AxisOrder::Nhwc, BTreeMap::new());
     for format in [Format::F32, Format::F32.in_order(nhwc), Format::BF16, Format::BF16.in_order(nhwc)] {
-        let cuda = cuda().with_format(format);
+        let mut cuda = cuda();
+        cuda.format = format;
         let (device, mut rng) = (Device::Cuda(cuda.clone()), tensor::rng::stream(12, 0));
         for number in 0..12 {
             let g = if number % 3 == 0 { random_geometry(&mut rng) } else { smooth_geometry(&mut rng) };
@@ -180,7 +181,8 @@ fn only_gradients_in_bf16_or_that_cannot_be_added_are_converted() {
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
 fn few_channels_with_a_stride_become_many() {
     for format in [Format::F32, Format::BF16].iter().flat_map(|f| [*f, f.in_order(AxisOrder::Nhwc)]) {
-        let (device, mut rng) = (Device::Cuda(cuda().with_format(format)), tensor::rng::stream(13, 0));
+        let (mut device, mut rng) = (Device::Cuda(cuda()), tensor::rng::stream(13, 0));
+        device.set_format(format);
         let mut seen = 0;
         for _ in 0..30 {
             let mut pair =
