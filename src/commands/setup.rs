@@ -282,7 +282,7 @@ impl Session {
         let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), self.updates)?;
         let mut run = run.in_group(self.group.clone());
         if let Some(schedules) = schedules {
-            run = run.scheduled(schedules.clone(), self.updates)?;
+            run = run.scheduled(schedules.clone())?;
         }
         let report = run.memory();
         if let Some(budget) = self.planning.device_memory.filter(|&budget| report.arena > budget) {

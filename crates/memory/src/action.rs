@@ -10,13 +10,13 @@ pub enum Action {
     Forward(usize),
     /// Gradients of the tops to gradients of bottoms and parameters.
     Backward(usize),
-    /// Gradients and history of parameters, from one to before another, to new weights.
+    /// Updates the parameters from the first index to before the second by their gradients.
     Update(usize, usize),
     /// A copy of a buffer to the host, which frees its place on the device after its last use.
     Offload(Buffer),
     /// The copy back.
     Prefetch(Buffer),
-    /// Computes nothing, but needs the buffer: until here its place is not freed, and from here on its copy is done.
+    /// Computes nothing, but keeps the buffer in its place up to here: its copy is done by what follows.
     Hold(Buffer),
     /// A repeated forward pass, which restores a buffer that was given up. It changes no running statistics.
     Recompute(usize),
@@ -63,7 +63,7 @@ pub enum Buffer {
     Diff(usize),
     /// What a node keeps from forward to backward.
     Saved(usize),
-    /// Scratch or workspace of an action.
+    /// Scratch or workspace of the action of this index.
     Scratch(usize),
     /// Data of a value that is filled once.
     Constant(usize),
@@ -71,7 +71,7 @@ pub enum Buffer {
     Parameter(usize),
     /// Its gradient.
     Gradient(usize),
-    /// Its momentum.
+    /// What the solver keeps of it between updates, such as momentum.
     History(usize),
 }
 
@@ -89,9 +89,9 @@ pub enum Place {
 pub struct Residence {
     /// Where.
     pub place: Place,
-    /// The action that fills it.
+    /// Index of the action that fills it.
     pub first: usize,
-    /// The last action that needs it.
+    /// Index of the last action that needs it.
     pub last: usize,
     /// Its size.
     pub bytes: Bytes,

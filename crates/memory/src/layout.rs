@@ -61,7 +61,7 @@ pub struct NetMemory {
     /// Gradients of parameters that are not kept.
     #[serde(default)]
     pub gradients: Bytes,
-    /// What all of these take with residences used: the size of the transient part.
+    /// What all of these take as places are shared: the size of the transient part.
     pub transient: Bytes,
     /// The most that is alive at any action: no placement is smaller.
     pub lower_bound: Bytes,
@@ -87,7 +87,7 @@ pub struct MemoryReport {
     pub staged: Bytes,
     /// Each net's transient part.
     pub nets: Vec<NetMemory>,
-    /// The arena and what counts with it: all of the above, the transient parts counted once.
+    /// The arena and what counts with it: all of the above, of the transient parts the largest.
     pub arena: Bytes,
     /// Outside the arena: data sets in memory, mini-batches prepared ahead, what is offloaded.
     pub host: Bytes,
@@ -111,7 +111,7 @@ impl ArenaLayout {
         Self::new(nets, nets.iter().map(Schedule::plain).collect())
     }
 
-    /// What all takes but the transient part, in which nets take turns.
+    /// The arena without the transient part, which nets use in turn.
     pub fn base(nets: &[Outline]) -> Bytes {
         let (kept, report) = Kept::new(nets);
         kept.end() + report.staged

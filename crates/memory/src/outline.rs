@@ -15,8 +15,8 @@ pub struct Outline {
     pub params: Vec<OutlineParam>,
     /// Whether the trained parameters are updated, which then have a history.
     pub updates: bool,
-    /// Whether gradients are there throughout, as mini-batches or ranks add to them; others begin with the first backward
-    /// pass that adds to them and end with their update.
+    /// Whether gradients are kept throughout, as mini-batches or ranks add to them; others live from the first backward
+    /// pass that adds to them to their update.
     #[serde(default)]
     pub keeps_gradients: bool,
     /// Bytes of the device's memory that the layers hold beside the arena's: mini-batches prepared ahead.
@@ -41,7 +41,7 @@ pub struct OutlineNode {
     pub backward: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
-    /// Of how many bottoms at the end it does not all the same.
+    /// How many bottoms at the end it does not read even then.
     #[serde(default)]
     pub unread_bottoms: usize,
     /// Whether backward reads the tops' data.
@@ -51,7 +51,7 @@ pub struct OutlineNode {
     pub gradients: Vec<usize>,
     /// What forward keeps for backward.
     pub saved: Bytes,
-    /// Whether a repeated forward pass reads that, instead of making it again.
+    /// Whether a repeated forward pass reads that instead of computing it again.
     #[serde(default)]
     pub repeats_from_saved: bool,
     /// Scratch or workspace, forward and backward.
@@ -82,7 +82,7 @@ pub struct OutlineParam {
     pub name: String,
     /// Its size.
     pub bytes: Bytes,
-    /// What it takes to keep it in another type, too.
+    /// Size of a second copy in another type, if there is one.
     #[serde(default)]
     pub copy: Bytes,
     /// Whether a gradient of it is computed.
@@ -145,7 +145,7 @@ impl Outline {
         self.nodes.iter().flat_map(|node| node.scratch).map(end).max().unwrap_or_default()
     }
 
-    /// How much of what an update does is that of these parameters, from 0 to 1.
+    /// The share, from 0 to 1, of an update's work that these parameters have, by their sizes.
     pub(crate) fn part(&self, params: Range<usize>) -> f64 {
         let sum = |params: &[OutlineParam]| -> u64 {
             params.iter().filter(|param| param.trained).map(|param| param.bytes.0).sum()

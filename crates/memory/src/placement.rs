@@ -12,17 +12,17 @@ pub(crate) struct Placement {
     pub(crate) len: u64,
 }
 
-/// So many buffers are placed once more at most, to find a better order.
+/// To find a better order, about so many buffers are placed again in all.
 const AGAIN: usize = 5000;
 
-/// Places buffers so that two that live at the same time never overlap; those that `goes_last` says it of after all
-/// others. Of the same few orders, tried in turn, the first counts with which those others take no more than `enough`,
-/// or else the best: what fits some memory fits it when placed for the least, too (`enough` 0).
+/// Places buffers so that two that live at the same time never overlap. Tries the same few orders in turn and returns
+/// the first placing of at most `enough` bytes, or else the smallest: what fits some memory fits it when placed for the
+/// least, too (`enough` 0). Buffers that `goes_last` selects are placed after all others, and change nothing for them.
 ///
-/// Largest first, of equal ones the earliest first, each at the lowest offset where it fits between those already
-/// placed (the optimum is NP-hard; Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it places perfectly.
-/// Then what lives longest while memory is short first; and whatever ends high moves forward by a third of its place in
-/// the order, again and again. What goes last has no part in that: the others lie where they would without it.
+/// The first order is by falling size, of equal ones the earliest first, each at the lowest offset where it fits between
+/// those already placed (the optimum is NP-hard; Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it
+/// places perfectly. The second begins with what lives longest while memory is short; in later ones whatever ends high
+/// moves forward by a third of its place in the order.
 pub(crate) fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool, enough: u64) -> Placement {
     let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
     order.sort_by_key(|&index| {
@@ -32,7 +32,7 @@ pub(crate) fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool, en
     let last = order.split_off(order.partition_point(|&index| !goes_last(index)));
     let alive = alive(order.iter().map(|&index| &buffers[index]));
     let least = alive.iter().copied().max().unwrap_or(0);
-    // What is alive in parts of the most, to the 64th, is next to nothing unless memory is short; in sum up to each step.
+    // Sums up to each step of what is alive, in parts of the most, to the 64th power: next to nothing unless memory is short.
     let mut short = vec![0.0];
     let power = |alive: u64| (0..6).fold(alive as f64 / least as f64, |power, _| power * power);
     alive.iter().for_each(|&alive| short.push(short[short.len() - 1] + power(alive)));
@@ -103,7 +103,7 @@ struct Run {
     first: [usize; 2],
     last: [usize; 2],
     end: u64,
-    /// No hole between the blocks is larger, all of them alive.
+    /// No hole between the blocks is larger if all of them are alive.
     hole: u64,
 }
 
@@ -167,7 +167,7 @@ impl Run {
         Self { blocks, ..run }
     }
 
-    /// Knows of a block more. A hole that it lies in counts as before: what is left of it is not looked for.
+    /// Includes one more block. A hole that it lies in counts as before, so that `hole` may be too large.
     fn widen(&mut self, block: &Block) {
         let Residence { first, last, .. } = block.life;
         self.first = [self.first[0].min(first), self.first[1].max(first)];

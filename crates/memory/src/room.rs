@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 /// What the buffers of a net leave free at the action of every kernel. Lengths are in bytes.
 pub struct Room {
-    /// What outlives an iteration: parameters, gradients, history, constant inputs.
+    /// The arena without the transient part ([`ArenaLayout::base`]).
     base: u64,
     /// Everything that is neither persistent nor a workspace.
     beside: Beside,
@@ -58,7 +58,7 @@ impl Room {
         Bytes(budget.0.saturating_sub(self.base + self.actions[kernel].1) / ALIGNMENT * ALIGNMENT)
     }
 
-    /// The largest workspace that a kernel can have in `budget` where all else is placed first; 0 if that does not fit.
+    /// The largest workspace that a kernel can have in `budget`, at least [`Room::least`], where all else is placed first.
     pub fn limit(&self, kernel: usize, budget: Bytes) -> Bytes {
         largest(&self.beside.holes(self.actions[kernel].0), budget.saturating_sub(Bytes(self.base)))
     }
@@ -163,6 +163,6 @@ pub(crate) fn largest(holes: &[(u64, u64)], end: Bytes) -> Bytes {
 /// Where `workspace` ends in the lowest of `holes` that it fits in.
 pub(crate) fn lowest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
     let len = workspace.0.next_multiple_of(ALIGNMENT);
-    let mut large = holes.iter().filter(|(first, last)| last - first >= len);
-    large.next().expect("the last hole is open").0 + len
+    let large = holes.iter().find(|(first, last)| last - first >= len);
+    large.expect("the last hole is open").0 + len
 }

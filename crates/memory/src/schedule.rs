@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
-/// Bytes of gradients whose parameters are updated together, and that ranks add up together, as in PyTorch: so many that
-/// both run at the full rate, so few that the first begins early. Towards the end of an iteration they become fewer, as
-/// no backward pass is left to hide the last sum.
+/// Bytes of gradients whose parameters are updated together, and that ranks add up together, as in PyTorch's buckets:
+/// enough for the full rate, few enough for the first to begin early. Towards the end of an iteration they become fewer,
+/// as no backward pass is left to hide the last sum.
 const UPDATED: RangeInclusive<u64> = 1 << 20..=25 << 20;
 
 /// A list of actions that cannot be an iteration: one needs what is not there, or brings data again.
@@ -23,7 +23,7 @@ pub struct ScheduleError(String);
 pub struct Schedule {
     /// In the order in which they are launched: first those that bring the data.
     pub actions: Vec<Action>,
-    /// Every buffer with its residences, by rising buffer.
+    /// Every buffer with its residences, in the order of [`Buffer`].
     pub buffers: Vec<(Buffer, Vec<Residence>)>,
     /// For each action, the latest actions of other streams that must be done before it begins.
     pub waits: Vec<Vec<usize>>,
@@ -72,8 +72,8 @@ impl Schedule {
         Ok(Self { waits: schedule.find_waits(outline), ..schedule })
     }
 
-    /// Passes, or an update, with all that they use side by side and there throughout, whether or not anything has
-    /// filled it: what measures them needs no memory of the other nodes.
+    /// A schedule of passes or an update alone, to be measured: every buffer that they use has a place of its own
+    /// throughout, filled or not, and other nodes have none.
     pub fn alone(outline: &Outline, actions: Vec<Action>) -> Self {
         let mut walk =
             Walk { outline, actions: &actions, residences: BTreeMap::new(), outdated: BTreeSet::new() };

@@ -69,7 +69,7 @@ impl Arena {
         }
     }
 
-    /// The same in the memory of the GPU of `stream`, with the contents that it had before.
+    /// `len` bytes of the memory of `stream`'s GPU, rounded up likewise, with the contents that it had before.
     pub fn unset(stream: &Stream, len: usize) -> Result<Self, CudaError> {
         let len = len.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX);
         DeviceMemory::new(stream, len).map(|memory| Self(Memory::Device(memory)))

@@ -13,7 +13,7 @@ use tensor::{ConvGeometry, Device, Format};
 /// nearly everything.
 ///
 /// # Errors
-/// The kernel is no convolution, or cuDNN fails or cannot be started.
+/// The geometry is invalid, or cuDNN fails or cannot be started.
 pub fn candidates(
     device: &Device,
     kernel: &KernelId,

@@ -10,7 +10,7 @@ use tensor::{ConvGeometry, Out, View, ViewMut};
 pub struct Facts {
     /// The name used in cost tables and plans, in cuDNN's spelling where cuDNN has the algorithm.
     pub name: String,
-    /// The micro-batch.
+    /// The convolution of one micro-batch.
     pub geometry: ConvGeometry,
     /// The workspace that [`Convolver::run`] needs, exactly.
     pub workspace: Bytes,
@@ -43,7 +43,7 @@ pub trait Convolver: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Computes `out` from the operands of the table in [`super`], all of the micro-batch's lengths. The workspace
+    /// Computes `out` from the operands of the table in [`conv`](super), all of the micro-batch's lengths. The workspace
     /// begins with what [`Convolver::prepare`] made of the same filter, for this number of samples or another; it is
     /// left as it is, and the filter itself is then not read. The rest of the workspace holds anything, as does what
     /// `out` replaces. On a GPU the work is launched and not waited for.

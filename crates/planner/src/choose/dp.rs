@@ -21,8 +21,8 @@
 use crate::model::{Algorithm, Bytes, Configuration, DesirableSet, Measurement, Run, faster};
 use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
-/// Most algorithms of one kernel whose sharing is planned with: there are two to the power of it cases. Of more, those
-/// that share least are taken to share nothing.
+/// At most so many algorithms of a kernel share work in a plan, as n of them make 2^n cases. Beyond, those that share
+/// least are taken to share nothing.
 const MOST_SHARING: usize = 6;
 
 /// The fastest coverings of 1..=N samples under a workspace limit that only rises.
@@ -57,7 +57,7 @@ impl Case {
 
     /// Time of the fastest covering of the mini-batch.
     fn time_ms(&self) -> f64 {
-        self.best_ms.last().map_or(f64::INFINITY, |variable_ms| self.fixed_ms + variable_ms)
+        self.fixed_ms + self.best_ms[self.best_ms.len() - 1]
     }
 
     /// Lets a micro-configuration improve every covering that can end with it.

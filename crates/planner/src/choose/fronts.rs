@@ -21,9 +21,9 @@ pub struct Fronts {
 /// What one kernel may get.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
-    /// Divided, and undivided where that is as good.
+    /// The desirable set: divided, or undivided where nothing is better.
     pub(crate) set: DesirableSet,
-    /// Without micro-batching.
+    /// Measurements of the whole mini-batch in one call.
     pub(crate) undivided: Vec<Measurement>,
 }
 

@@ -26,7 +26,7 @@ pub struct PlannedKernel {
 }
 
 impl PlannedKernel {
-    /// One of the configurations of `front`, with its workspace at the beginning of the arena, and its rivals.
+    /// `configuration`, one of `front`, with what it is compared to; its workspace lies at offset 0 until [`Plan::new`].
     pub(crate) fn new(
         kernel: &Kernel,
         front: &Front,
@@ -70,7 +70,7 @@ pub enum Explanation {
         configuration: Configuration,
         /// The chosen configuration's time over its time.
         speedup: f64,
-        /// How much more workspace than the kernel could have had it needs.
+        /// Workspace that it needs beyond what the kernel could have.
         lacking: Bytes,
     },
 }
@@ -105,7 +105,7 @@ impl fmt::Display for Explanation {
 /// How the total of WD was divided.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DivisionReport {
-    /// Time that no division can beat: the linear relaxation.
+    /// A lower bound of every division's time, by linear relaxation.
     pub lower_bound_ms: f64,
     /// Binary variables of the ILP: the sizes of all desirable sets together.
     pub binaries: usize,
@@ -140,11 +140,12 @@ impl Plan {
                 end += planned.workspace.segment();
             }
         }
+        let undivided_ms = kernels.iter().map(|kernel| Some(kernel.undivided.as_ref()?.time_ms));
         Self {
             options: options.clone(),
             // A sum of nothing is -0.
             time_ms: kernels.iter().map(PlannedKernel::time_ms).sum::<f64>() + 0.0,
-            undivided_time_ms: kernels.iter().map(|kernel| Some(kernel.undivided.as_ref()?.time_ms)).sum(),
+            undivided_time_ms: undivided_ms.sum::<Option<f64>>().map(|sum| sum + 0.0),
             division,
             kernels,
         }

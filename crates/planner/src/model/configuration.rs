@@ -9,7 +9,7 @@ use std::{cmp::Reverse, fmt, ops::Deref};
 pub struct Cost {
     /// Time in milliseconds, finite.
     pub time_ms: f64,
-    /// Bytes of workspace.
+    /// Bytes of workspace; in a [`Curve`](crate::Curve) the limit at which the time falls.
     pub workspace: Bytes,
 }
 

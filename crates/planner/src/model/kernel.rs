@@ -24,7 +24,7 @@ printed!(ConvOp { Forward: "Forward", BackwardData: "BackwardData", BackwardFilt
 
 /// Geometry of a convolution without its batch: x is (N, c, h, w), the filter (k, c / groups, r, s).
 ///
-/// The default is a dense 1x1 convolution of one value: useful as the rest of a struct expression.
+/// The default is a 1x1 convolution of one pixel and one channel, for struct expressions to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConvShape {
     /// Input channels.
@@ -43,18 +43,18 @@ pub struct ConvShape {
     pub pad: [u32; 2],
     /// Step of the filter, (vertical, horizontal).
     pub stride: [u32; 2],
-    /// Distance of neighbouring filter taps, (vertical, horizontal); 1 is dense.
+    /// Distance of neighbouring filter taps, (vertical, horizontal); with 1 none is skipped.
     pub dilation: [u32; 2],
     /// Number of groups that input and output channels are divided into.
     pub groups: u32,
-    /// If x lies as blocks of stride x stride pixels, which make it that of a dense convolution: the channels of which
-    /// these have a multiple. Else 0.
+    /// If x is stored as blocks of stride x stride pixels, each one pixel of more channels (space-to-depth): their number
+    /// is padded to a multiple of this. Else 0.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pack: u32,
 }
 
 impl ConvShape {
-    /// Height and width of the output.
+    /// Height and width of the output; as `f64`, as no extents overflow it.
     pub fn output(&self) -> [f64; 2] {
         let extent = |size: u32, taps: u32, axis: usize| {
             let covered = f64::from(self.dilation[axis]) * (f64::from(taps) - 1.0) + 1.0;
@@ -127,7 +127,7 @@ pub enum Layout {
 
 printed!(Layout { Nchw: "NCHW", Nhwc: "NHWC" });
 
-/// What speed and workspace of a kernel depend on, but the samples: kernels that are equal in it are measured once.
+/// All that time and workspace of a kernel depend on, but the number of samples: kernels equal in it are measured once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KernelId {
     /// The operation.

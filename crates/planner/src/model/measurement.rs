@@ -58,6 +58,8 @@ pub struct Measurement {
 
 /// No call takes a week.
 const LONGEST_MS: f64 = 1e9;
+/// No memory is larger.
+const MOST_WORKSPACE: Bytes = Bytes(1 << 60);
 
 /// Whether a value need not be written.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -79,7 +81,7 @@ impl Measurement {
 
     /// Checks that the numbers can be planned with, and belong to `micro_batch` samples.
     pub(crate) fn validate(&self, micro_batch: u32) -> Result<(), Unusable> {
-        let Self { time_ms, shared_ms, max_error, micro_batch: found, .. } = *self;
+        let Self { time_ms, shared_ms, workspace, max_error, micro_batch: found, .. } = *self;
         let reason = if found != micro_batch || found == 0 {
             format!("was measured at micro-batch {found} in a group for micro-batch {micro_batch}")
         } else if self.algorithm.as_str().contains(char::is_control) {
@@ -88,6 +90,8 @@ impl Measurement {
             format!("has an impossible time of {time_ms} ms")
         } else if !(0.0..=time_ms).contains(&shared_ms) {
             format!("cannot share {shared_ms} ms of its {time_ms} ms among micro-batches")
+        } else if workspace > MOST_WORKSPACE {
+            format!("has an impossible workspace of {workspace}")
         } else if !(max_error.is_finite() && max_error >= 0.0) {
             format!("has an impossible maximum error of {max_error}")
         } else {

@@ -42,8 +42,8 @@ impl CostTable {
         Self { device, groups: BTreeMap::new() }
     }
 
-    /// The pairs of kernel and size that `policy` needs for `kernels` and the table does not have: identical kernels
-    /// once, and of each the largest size first.
+    /// The pairs of kernel and size that `policy` needs for `kernels` and the table lacks or has only in part: identical
+    /// kernels once, and of each the largest size first.
     pub fn missing<'a>(&self, kernels: &'a [Kernel], policy: BatchSizePolicy) -> Vec<(&'a Kernel, u32)> {
         let mut seen = BTreeSet::new();
         let mut missing = Vec::new();
@@ -62,7 +62,7 @@ impl CostTable {
     /// Stores all measurements of one kernel and size, in place of any it had.
     ///
     /// # Errors
-    /// When a measurement is about another size, or a time or error is negative or not finite.
+    /// When a measurement is of another size, or has an impossible time, shared time, workspace, error or name.
     pub fn insert(&mut self, id: KernelId, size: u32, rows: Vec<Measurement>) -> Result<(), Unusable> {
         self.store(id, size, Group { rows, is_partial: false })
     }
@@ -90,8 +90,8 @@ impl CostTable {
         Ok(())
     }
 
-    /// Takes over the measurements of `other`, in place of its own where both have the same kernel and size. The date
-    /// and the command remain its own.
+    /// Takes over the measurements of `other`, in place of its own of the same kernel and size, or, from a group that
+    /// may lack some, of the same algorithm too. The date and the command remain its own.
     ///
     /// # Errors
     /// When `other` was measured on another device, library version or number of threads; the table stays as it is.
@@ -170,10 +170,9 @@ impl CostTable {
             sorted.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms).then(a.workspace.cmp(&b.workspace)));
             let mut kept: Vec<Measurement> = Vec::new();
             for row in sorted {
-                // Of several calls all but the first take as much.
-                let again_ms = |row: &Measurement| row.time_ms - row.shared_ms;
-                let is_better =
-                    |one| Measurement::is_as_good_as(one, &row) && again_ms(one) <= again_ms(&row);
+                // Where what a row shares is paid for already, the other must not cost more with all of its own.
+                let again_ms = row.time_ms - row.shared_ms;
+                let is_better = |one: &Measurement| one.is_as_good_as(&row) && one.time_ms <= again_ms;
                 if every_algorithm || !kept.iter().any(is_better) {
                     kept.push(row);
                 }

@@ -212,6 +212,11 @@ fn a_shipped_table_has_four_digits_and_no_row_that_loses_in_everything() {
     let names: Vec<&str> = rows.iter().map(|row| row.algorithm.as_str()).collect();
     assert_eq!(names, ["FAST", "SLOW_AND_EXACT", "FAST_WHEN_REPEATED", "FRUGAL"]);
     assert_eq!(rows[0].time_ms, 1.235);
+    // What a row shares may be paid for by another size: the other's own would come on top.
+    let sharing = |name, time_ms| Measurement { shared_ms: time_ms / 2.0, ..row(name, time_ms, 100, 1e-6) };
+    table.insert(id, 2, vec![sharing("ONE", 9.0), sharing("OTHER", 10.0), sharing("SLOW", 20.0)]).unwrap();
+    assert_eq!(table.thinned(false).measurements(&id, 2).unwrap().len(), 2);
+    table.insert(id, 2, rows.to_vec()).unwrap();
     assert_eq!(table.of_kernels(&[kernel(8, 2)]), table);
     assert!(table.of_kernels(&[kernel(8, 1)]).is_empty() && table.of_kernels(&[kernel(9, 2)]).is_empty());
 }
@@ -264,6 +269,7 @@ fn corrupt_lines_are_named_by_number() {
         line("\"algorithm\":\"GEMM\",\"micro_batch\":4", "\"algorithm\":\"GEMM\",\"micro_batch\":3"),
         "cost table, line 4: GEMM was measured at micro-batch 3 in a group for micro-batch 4"
     );
+    assert!(line("\"workspace\":", "\"workspace\":99999999999999999").contains(" has an impossible workspace of "));
     assert!(
         line("\"max_error\":", "\"max_error\":-").contains("line 4: GEMM has an impossible maximum error")
     );

@@ -30,7 +30,7 @@ impl ConvolutionLayer {
         Self { params, geometry: None, format, installed: Default::default() }
     }
 
-    /// Has it read images of this shape as [blocks of pixels](space_to_depth), where that is faster: how it does.
+    /// Lets it read images of this shape as [blocks of pixels](space_to_depth), where that is faster; as which geometry.
     pub(crate) fn read_blocks(&mut self, x: &TensorType) -> Option<ConvGeometry> {
         let g = self.geometry_on(x).ok()?;
         let is_faster = self.format.layout == AxisOrder::Nhwc;

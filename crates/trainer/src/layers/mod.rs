@@ -36,12 +36,12 @@ pub struct Declaration {
     pub params: Vec<ParamDeclaration>,
     /// For each bottom, whether the layer can give a gradient to it. All `false`: there is no backward pass.
     pub gradients: Vec<bool>,
-    /// Whether backward computes the only bottom's gradient even where no layer needs it: then the graph adds its space
+    /// Whether backward computes the first bottom's gradient even where no layer needs it: then the graph adds its space
     /// behind the scratch of the backward pass.
     pub always_propagates: bool,
     /// Whether backward reads the bottoms' data.
     pub needs_bottom: bool,
-    /// Of how many bottoms at the end it does not all the same.
+    /// How many bottoms at the end it does not read even then.
     pub unread_bottoms: usize,
     /// What backward wants to know of the tops' data.
     pub needs_top: Need,
@@ -99,14 +99,14 @@ pub enum Need {
     /// Nothing.
     #[default]
     Nothing,
-    /// Only where it is positive, at least where a gradient arrives: a dropout in place may have zeroed the rest.
+    /// Only which values are positive, and only where a gradient arrives: a dropout in place may have zeroed others.
     Sign,
     /// Its values.
     Values,
 }
 
-/// Whether a layer can write its top over its bottom, and its bottom's gradient over its top's; the later, the more must
-/// be allowed to happen to what lies there.
+/// Whether a layer can write its top over its bottom, and its bottom's gradient over its top's; by how much of the
+/// bottom's data that destroys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InPlace {
     /// It cannot.
@@ -121,7 +121,7 @@ pub enum InPlace {
 /// The blobs of one forward step.
 #[derive(Debug)]
 pub struct Forward<'a> {
-    /// Completed iterations: the bytes of a `u64`, in the device's memory.
+    /// The number of the mini-batch: the bytes of a `u64`, in the device's memory.
     pub iteration: View<'a>,
     /// Whether this iteration has run the step before: the tops are to be as they were, and nothing else is to change.
     pub repeat: bool,
@@ -223,7 +223,7 @@ pub trait Layer: Any + Send {
     /// Computes the tops from the bottoms, of which there is at least one.
     ///
     /// # Errors
-    /// Only for data out of range.
+    /// Data out of range, a kernel without a plan, or a library or device that fails.
     fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
         unreachable!("a layer without bottoms has no forward pass")
     }
@@ -231,7 +231,7 @@ pub trait Layer: Any + Send {
     /// Computes the gradients. Called only if [`Declaration::gradients`] has a `true`.
     ///
     /// # Errors
-    /// Only for data out of range.
+    /// As [`Layer::forward`].
     fn backward(&mut self, device: &Device, io: Backward<'_>) -> Result<(), BoxError> {
         unreachable!("a layer that declares no gradient has no backward pass")
     }
@@ -274,14 +274,14 @@ pub struct SyntheticData {
     pub stand_in: bool,
 }
 
-/// Where a layer stands that is made.
+/// What a layer is made from.
 struct Place<'a> {
     net: &'a NetSpec,
     layer: &'a LayerSpec,
     options: &'a BuildOptions,
 }
 
-/// A layer of which there is nothing to know but its parameters, and what its declaration finds out.
+/// A layer that consists of its parameters and the extents that its declaration computes.
 pub(crate) struct Declared<P, E> {
     params: P,
     /// Empty until the layer is declared.

@@ -29,7 +29,7 @@ pub struct Value {
 /// A parameter (or state) blob of the net.
 #[derive(Clone, Debug)]
 pub struct Param {
-    /// Layer and index, as in `conv1.0`; or the name under which it is shared.
+    /// Layer and index, as in `conv1.0`; of a shared one, those of the first layer that has it.
     pub name: String,
     /// Shape, filler and role.
     pub declaration: ParamDeclaration,
@@ -67,7 +67,7 @@ pub struct Node {
     pub tops: Vec<ValueId>,
     /// Its parameters, as indices into [`Graph::params`].
     pub params: Vec<usize>,
-    /// Those that its passes work with: these, unless it is the layer behind that adds its bias.
+    /// Those that its passes use: the same, but for a bias that the layer behind adds in its place.
     pub used_params: Vec<usize>,
     /// What it said of itself.
     pub declaration: Declaration,
@@ -81,7 +81,7 @@ pub struct Node {
     pub absorbed: Absorbed,
     /// For each bottom whose gradient it computes, whether that is the first to arrive or adds to others.
     pub propagates: Vec<Option<Accumulate>>,
-    /// For each parameter that passes work with the same; a shared one gets gradients from several nodes.
+    /// For each of `used_params` the same; a shared one gets gradients from several nodes.
     pub param_accumulate: Vec<Accumulate>,
 }
 
@@ -123,7 +123,8 @@ impl Graph {
             matches!(node.spec.kind, LayerKind::SoftmaxWithLoss(_)) && graph.values[node.tops[0]].needs_diff
         };
         if let Some(node) = graph.nodes.iter().find(is_read) {
-            let message = "a layer that leads to a loss reads this one: weigh them by `loss_weight` instead";
+            let message =
+                "a layer that leads to a loss reads this one: weigh losses by `loss_weight` instead";
             return Err(NetError::layer(&node.spec, message));
         }
         graph.alias_in_place();
@@ -165,7 +166,7 @@ impl Graph {
         }
     }
 
-    /// For each value, whether its gradient would reach a trained parameter.
+    /// For each value, whether its gradient is wanted: to reach a trained parameter, or by `force`.
     fn wanted(&self, force: bool) -> Vec<bool> {
         let mut wanted = vec![force; self.values.len()];
         for node in &self.nodes {
@@ -390,6 +391,10 @@ impl<'a> Builder<'a> {
             } else if differs(lr_mult, owner.lr_mult) || differs(decay_mult, owner.decay_mult) {
                 Err(format!(
                     "it shares parameter '{shared}', for which the first layer says another lr_mult or decay_mult"
+                ))
+            } else if owner.declaration.learned != declared.learned {
+                Err(format!(
+                    "it shares parameter '{shared}', which only one of the layers learns by gradients"
                 ))
             } else {
                 Ok(param)

@@ -33,12 +33,12 @@ pub struct Net {
     /// For each node, the scratch of its forward and of its backward pass.
     scratch: Vec<[Scratch; 2]>,
     training: bool,
-    /// Whose formula the solver follows, SGD's if nobody says so.
+    /// The solver's method; SGD if nobody names one.
     pub(crate) method: Method,
     /// Whether gradients are kept beyond their update: something adds to them, or they are needed all at once.
     pub(crate) keeps_gradients: bool,
     /// Values that are read after an iteration, besides its outputs.
-    kept: Vec<graph::ValueId>,
+    kept: Vec<ValueId>,
     /// Blobs of the file that training does without.
     gone: Vec<String>,
 }
@@ -112,12 +112,12 @@ impl Net {
         }
     }
 
-    /// Whether there is something to make small.
+    /// Whether an output has a weight in the objective.
     pub fn has_loss(&self) -> bool {
         self.outputs().any(|(_, weight)| weight != 0.0)
     }
 
-    /// It cannot do what was asked of it, as `message` says.
+    /// An error of this net.
     pub(crate) fn error(&self, message: impl Display) -> NetError {
         NetError::Refused(format!("net '{}': {message}", self.name))
     }
@@ -153,7 +153,7 @@ impl Net {
         layers.filter_map(|(node, layer)| Some((node.spec.name.as_str(), layer.data()?)))
     }
 
-    /// What reads their data, by layer name, unless those are synthetic and constant.
+    /// The loaders of these layers, by name; synthetic data have none.
     pub fn loaders(&self) -> impl Iterator<Item = (&str, &Loader)> {
         self.sources().filter_map(|(name, data)| Some((name, data.loader()?)))
     }
@@ -183,7 +183,7 @@ impl Net {
     }
 
     /// What the blob of this name is at the end.
-    pub(crate) fn blob(&self, name: &str) -> Result<graph::ValueId, NetError> {
+    pub(crate) fn blob(&self, name: &str) -> Result<ValueId, NetError> {
         let unknown = || self.error(format!("there is no blob '{name}'"));
         self.graph.values.iter().rposition(|value| value.name == name).ok_or_else(unknown)
     }

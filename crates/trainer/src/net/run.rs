@@ -55,8 +55,8 @@ impl Net {
     /// Something that was asked of it failed, or it met a label out of range, which on a processor is an error at once.
     pub fn check(&self) -> Result<(), NetError> {
         self.device.check()?;
-        let fault = |label| NetError::Refused(format!("a loss or an accuracy: {label}"));
-        device_fault(&self.device).map(fault).map_or(Ok(()), Err)
+        let refused = |label| Err(NetError::Refused(format!("a loss or an accuracy: {label}")));
+        device_fault(&self.device).map_or(Ok(()), refused)
     }
 }
 

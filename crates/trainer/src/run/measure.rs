@@ -47,9 +47,8 @@ pub(crate) fn measure(
     let update = alone(&net, &outline, vec![Action::Update(0, outline.params.len())]);
     let largest = layouts.iter().chain([&update]).max_by_key(|layout| layout.bytes());
     let layout = largest.expect("the update's").clone();
-    let mut running =
-        NetRun { nets: vec![net], plans: vec![plan], schedules: None, layout, group: Group::default() }
-            .start(1)?;
+    let (nets, plans, group) = (vec![net], vec![plan], Group::default());
+    let mut running = NetRun { nets, plans, updates: true, schedules: None, layout, group }.start(1)?;
     running.begin(&time::iteration(0, running.nets[0].method))?;
     for ((key, node), layout) in new.into_iter().zip(layouts) {
         running.layout = layout;

@@ -26,7 +26,7 @@ pub use net_run::NetRun;
 
 /// What one mini-batch is run for.
 pub struct MiniBatch<'a> {
-    /// Completed mini-batches: with the seed, what random layers draw from.
+    /// Which mini-batch it is, over iterations, `iter_size` and ranks: with the seed, what random layers draw from.
     pub number: u64,
     /// Whether gradients of parameters and the loss add to those of earlier mini-batches (`iter_size`).
     pub accumulate: Accumulate,
@@ -82,7 +82,7 @@ pub struct Execution {
 
 impl Execution {
     /// Gives the parameters their first values. Those that nets share are filled as the first net says, which is trained:
-    /// it comes last.
+    /// it is filled last.
     pub(crate) fn initialize(&mut self, seed: u64) -> Result<(), NetError> {
         for net in (0..self.nets.len()).rev() {
             for (id, param) in self.nets[net].graph().params.clone().into_iter().enumerate() {
@@ -141,7 +141,7 @@ impl Execution {
         Ok(in_nchw(self.arena.read(span)?, &param.master()))
     }
 
-    /// Has `fill` write the values or the history of parameter `id` of net number `net`, at `span`, in that order.
+    /// Has `fill` write the values or the history of parameter `id` of net number `net`, at `span`, in NCHW.
     pub(crate) fn fill_param<E: From<CudaError>>(
         &mut self,
         (net, id): (usize, usize),
@@ -176,8 +176,8 @@ impl Execution {
     /// What a layer reports of its data, with the layer's name, and what the observer returns.
     ///
     /// # Panics
-    /// If there is no such net, or if an update clips or adds up gradients, or is that of several ranks, and the net was
-    /// built for none that does.
+    /// If there is no such net; if gradients have to be kept (to clip or to add them up, or of several ranks), and the
+    /// net was built not to keep them.
     pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
         self.group().check()?;
         self.begin(&batch)?;
@@ -286,7 +286,7 @@ impl Execution {
     fn update(&mut self, net: usize, params: Range<usize>, batch: &MiniBatch<'_>) -> Result<(), NetError> {
         let Self { nets, layout, arena, reduction, state, .. } = self;
         let (net, layout) = (&nets[net], &layout.nets[net]);
-        let (all, is_first) = (0..layout.params.len(), params.end == layout.params.len());
+        let is_first = params.end == layout.params.len();
         if is_first {
             let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
             let losses: Vec<Loss<'_>> = net.losses().map(view).collect();
@@ -299,7 +299,7 @@ impl Execution {
         assert!(are_kept || !at_once && batch.accumulate == Accumulate::Replace, "gradients are not kept");
         let params = match at_once {
             true if params.start > 0 => return Ok(()),
-            true => all,
+            true => 0..layout.params.len(),
             false => params,
         };
         reduction.finish(&self.device, state)?;
@@ -332,7 +332,7 @@ impl Execution {
         Ok(StepState::from_bytes(&state?))
     }
 
-    /// Forgets a loss that is not finite: updates are made again.
+    /// Forgets a loss that was not finite, which had stopped updates.
     pub(crate) fn forget(&mut self) -> Result<(), CudaError> {
         self.state.set(self.state.all(), 0)
     }

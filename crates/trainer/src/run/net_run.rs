@@ -15,6 +15,8 @@ pub struct NetRun {
     /// What they do under a policy for memory, unless that is to keep everything.
     pub(crate) schedules: Option<ScheduleRecord>,
     pub(super) layout: RunLayout,
+    /// Whether there is room for a solver's history.
+    pub(super) updates: bool,
     pub(super) group: Group,
 }
 
@@ -25,23 +27,23 @@ impl NetRun {
     /// A plan that lacks a kernel, or was made for another net or device.
     ///
     /// # Panics
-    /// If there is not one plan for each net.
+    /// If there is no net, or not one plan for each.
     pub fn lay_out(mut nets: Vec<Net>, plans: Vec<Plan>, updates: bool) -> Result<Self, NetError> {
         assert_eq!(nets.len(), plans.len(), "each net has a plan");
         for (net, plan) in nets.iter_mut().zip(&plans) {
             net.install(plan)?;
         }
         let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
-        Ok(Self { nets, plans, schedules: None, layout, group: Group::default() })
+        Ok(Self { nets, plans, updates, schedules: None, layout, group: Group::default() })
     }
 
-    /// The same with other schedules than to keep everything on the device, with `updates` as before.
+    /// The same with other schedules than to keep everything on the device.
     ///
     /// # Errors
     /// Actions that cannot be iterations of these nets.
-    pub fn scheduled(self, record: ScheduleRecord, updates: bool) -> Result<Self, NetError> {
+    pub fn scheduled(self, record: ScheduleRecord) -> Result<Self, NetError> {
         let nets: Vec<&Net> = self.nets.iter().collect();
-        let outlines: Vec<_> = nets.iter().map(|net| net.outline(updates)).collect();
+        let outlines: Vec<_> = nets.iter().map(|net| net.outline(self.updates)).collect();
         let schedules = record.schedules(&outlines).map_err(|message| nets[0].error(message))?;
         let layout = RunLayout::of(&nets, ArenaLayout::new(&outlines, schedules));
         Ok(Self { layout, schedules: Some(record), ..self })
@@ -72,7 +74,7 @@ impl NetRun {
     /// # Errors
     /// The device has not that much memory left.
     pub fn start(self, seed: u64) -> Result<Execution, NetError> {
-        let Self { mut nets, plans, layout, group, schedules: _ } = self;
+        let Self { mut nets, plans, layout, group, .. } = self;
         let device = nets[0].device().clone();
         let arena = Arena::on(&device, layout.bytes())?;
         let slab_bytes = layout.report.nets.iter().map(|net| net.slab.0 as usize).max();

@@ -215,7 +215,8 @@ impl Solver {
 
     /// As [`Solver::step`]; `None` if `stop` was requested between its `iter_size` mini-batches. Whatever keeps an
     /// iteration from being finished, it is given up: everything is as it was after the one before (and before the
-    /// tests between the two), so that from a snapshot written now training resumes as if nothing had happened.
+    /// tests between the two), so that from a snapshot written now training resumes as if nothing had happened; but a
+    /// GPU without `iter_size` keeps batch norm's statistics of the mini-batch.
     ///
     /// # Errors
     /// What a layer reports of its data, and a loss that is not finite.

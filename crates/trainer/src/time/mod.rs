@@ -14,7 +14,7 @@ use tensor::{Accumulate, Device};
 pub use report::{KernelTime, LayerTime, TimeReport};
 
 /// Allocates `run`, a single net, runs one iteration unmeasured, then `iterations` with measurement, telling `observe`
-/// the time of each in milliseconds; on a GPU as many more that are replayed, as in training. Gives the net back, to be
+/// index and milliseconds of each; on a GPU as many more that are replayed, as in training. Gives the net back, to be
 /// timed under another plan.
 ///
 /// # Errors
@@ -32,15 +32,15 @@ pub fn time(
     let initial_loss = running.loss(0)?;
     let layers = vec![[0.0; 2]; running.nets()[0].graph().nodes.len()];
     let mut clock = Clock { layers, ..Clock::default() };
-    let mut before_last: Option<Marks> = None;
+    let mut pending: Option<Marks> = None;
     for number in 1..=iterations as u64 {
         // A GPU is given the next iteration before the times of this one are waited for: it never stands still.
         let marks = timed(&mut running, number)?;
-        if let Some(last) = before_last.replace(marks) {
+        if let Some(last) = pending.replace(marks) {
             observe(clock.report.iterations_ms.len(), clock.add(last)?);
         }
     }
-    if let Some(last) = before_last {
+    if let Some(last) = pending {
         observe(clock.report.iterations_ms.len(), clock.add(last)?);
     }
     running.nets()[0].check()?;
@@ -115,7 +115,7 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
     }
 }
 
-/// The median of times, if there are any.
+/// The median of times, of an even number the upper one, if there are any.
 pub fn median(times: &[f64]) -> Option<f64> {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);

@@ -17,16 +17,16 @@ use planner::Math;
 use std::sync::Arc;
 use tensor::{AxisOrder, ConvGeometry, Format, cuda::Cuda};
 
-/// The algorithms that a kernel with the arithmetic `math` may use (where TF32 is allowed, single precision is too; to
-/// BF16 it makes no difference) and that apply: cuDNN has a CUDA kernel for some geometries only. With a `name`, the one
-/// of that name. Feature maps are of `format`, in the memory of `cuda`.
+/// The algorithms that apply to `subject`, as cuDNN does not have every geometry, and that `math` admits: TF32 admits
+/// single precision too, and to BF16 it makes no difference. With a `name`, only the one of that name. Feature maps are
+/// of the subject's format, in the memory of `cuda`.
 pub(super) fn convolvers(
     cuda: &Cuda,
     subject: (ConvOp, ConvGeometry, Format),
     math: Math,
     name: Option<&str>,
 ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
-    // Where cuDNN cannot be started, that is no failure of an algorithm.
+    // Fails here where cuDNN cannot be started, which is no failure of an algorithm.
     cudnn::with(cuda, |_| Ok(()))?;
     let mut applying = GemmConvolver::all(cuda, subject, math, name);
     let (algorithm, samples) = ("engines".to_owned(), subject.1.n);
@@ -44,8 +44,9 @@ fn engine_convolvers(
     name: Option<&str>,
 ) -> Result<Vec<EngineConvolver>, CudnnError> {
     let mut found = Vec::new();
-    let reads_x = op != ConvOp::BackwardData && format.layout == AxisOrder::Nchw;
-    let dense = blocks(&geometry, format).filter(|_| reads_x).map(|g| g.dense(1));
+    // A strided convolution of few channels runs without stride, too, over blocks of pixels that it makes of x.
+    let makes_blocks = op != ConvOp::BackwardData && format.layout == AxisOrder::Nchw;
+    let dense = blocks(&geometry, format).filter(|_| makes_blocks).map(|g| g.dense(1));
     for of_engine in [geometry.in_memory()].into_iter().chain(dense) {
         let search = Search::new(cuda, op, [geometry, of_engine], format);
         let Some(search) = refused(search)? else { continue };

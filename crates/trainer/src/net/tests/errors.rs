@@ -62,6 +62,13 @@ fn parameters_that_cannot_be_shared() {
         let why = "layer 'b': it shares parameter 'w', for which the first layer says another lr_mult or decay_mult";
         refused(&format!("{DATA}{pair}"), why);
     }
+    let frozen = "param { name: 'w' lr_mult: 0 }";
+    let convolution = "convolution_param { num_output: 2 kernel_size: 1 }";
+    let learned = format!(
+        "{DATA}layer {{ name: 'a' type: 'Convolution' bottom: 'data' top: 'a' param {{ lr_mult: 0 }} {frozen}
+          {convolution} }} layer {{ name: 'b' type: 'BatchNorm' bottom: 'a' top: 'b' {frozen} }}"
+    );
+    refused(&learned, "layer 'b': it shares parameter 'w', which only one of the layers learns by gradients");
     let thrice = format!("{DATA}{}", ip("a", "data", &shared("w").repeat(3)));
     refused(&thrice, "layer 'a': param is given 3 times for 2 parameters");
     let itself = format!(
