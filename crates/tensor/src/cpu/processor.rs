@@ -25,14 +25,14 @@ fn name_in(info: &str) -> String {
     words.join(", ")
 }
 
-/// The widest vectors of this processor that our kernels use.
+/// The widest vectors of this processor that our kernels use: what [`dispatch`](super::dispatch) picks.
 pub fn instruction_set() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx512f") {
+        if pulp::x86::V4::is_available() {
             return "AVX-512";
         }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        if pulp::x86::V3::is_available() {
             return "AVX2 with FMA";
         }
     }
@@ -42,6 +42,25 @@ pub fn instruction_set() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::{Lanes, WithLanes, dispatch};
+
+    struct NameOfLanes;
+    impl WithLanes<&'static str> for NameOfLanes {
+        #[inline(always)]
+        fn call<L: Lanes>(self, _: L) -> &'static str {
+            std::any::type_name::<L>()
+        }
+    }
+
+    #[test]
+    fn the_instruction_set_is_that_of_the_lanes() {
+        let lanes = match instruction_set() {
+            "AVX-512" => "::Avx512",
+            "AVX2 with FMA" => "::Avx2",
+            _ => "::Portable",
+        };
+        assert!(dispatch(NameOfLanes).ends_with(lanes), "{lanes}");
+    }
 
     #[test]
     fn processors_of_other_models_have_other_names() {
