@@ -18,7 +18,7 @@ pub(super) fn upgrade(source: &SourceFile, old: &Message) -> Result<Message> {
     let mut given = [0; PER_PARAM.len()];
     for field in &old.fields {
         if field.name == "layer" {
-            let message = "this is Caffe's layer notation of 2013, which is not supported";
+            let message = "this is Caffe's notation of 2013, which its tool upgrade_net_proto_text rewrites";
             return Err(SpecError::at(source.location(field.line), message));
         }
         let Some(list) = PER_PARAM.iter().position(|(name, _)| *name == field.name) else {

@@ -188,7 +188,8 @@ fn the_notation_of_2014() {
     let unknown = net("layers { name: 'h' type: HINGE_LOSS }").layers.remove(0).kind;
     assert_eq!(unknown, LayerKind::Unknown("Caffe's layer type HINGE_LOSS is not supported".to_owned()));
     let message = net_error("layers {\n layer { name: 'c' type: 'conv' } }");
-    assert_eq!(message, "net.prototxt:2: this is Caffe's layer notation of 2013, which is not supported");
+    let expected = "this is Caffe's notation of 2013, which its tool upgrade_net_proto_text rewrites";
+    assert_eq!(message, format!("net.prototxt:2: {expected}"));
     let both = "layer { type: 'ReLU' bottom: 'x' top: 'y' }\nlayers { type: RELU bottom: 'x' top: 'y' }";
     assert!(
         net_error(both)
