@@ -82,9 +82,9 @@ pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {
     write_atomically(file, |out| out.write_all(&bytes)).map_err(|source| refused(file, source))
 }
 
-/// Makes sure, before there is anything to lose, that [`write`] will get as far as writing.
-pub(super) fn check(file: &Path) -> Result<(), Error> {
-    try_writing(file).map_err(|source| refused(file, source))
+/// Makes sure, before there is anything to lose, that [`write`] will get as far as writing `files`.
+pub(super) fn check<'f>(files: impl IntoIterator<Item = &'f PathBuf>) -> Result<(), Error> {
+    files.into_iter().try_for_each(|file| try_writing(file).map_err(|source| refused(file, source)))
 }
 
 pub(super) fn refused(file: &Path, source: io::Error) -> Error {

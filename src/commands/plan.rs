@@ -1,7 +1,7 @@
 //! `microbatch plan`.
 
 use super::draw::{check, plot, write_trace};
-use super::inputs::{in_math, net_spec};
+use super::inputs::{in_math, net_spec, refuse};
 use super::list::list;
 use super::origin::Origin;
 use super::setup::{Planned, Recorded, Request, Session, verify};
@@ -14,7 +14,7 @@ use figures::{
     BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,
     ScalingReport, ScheduleReport, layer_table,
 };
-use memory::{Action, LayerMemory, Outline};
+use memory::{Action, LayerMemory, Outline, policy::MemoryPolicy};
 use planner::{Bytes, ConvOp, Kernel, Math, PlannedKernel};
 use serde::Serialize;
 use tensor::Format;
@@ -53,7 +53,7 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
     if args.list {
         return list(args, &mut console);
     }
-    args.trace.iter().chain(&args.plot).try_for_each(|file| check(file))?;
+    check(args.trace.iter().chain(&args.plot))?;
     // Of a net, `--batch` may be max.
     let batch = if args.shapes.is_given() { args.net.samples()? } else { None };
     match convolutions(&args.shapes, batch)? {
@@ -64,6 +64,9 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
 
 fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<(), Error> {
     let NetArgs { phase, batch, .. } = args.net;
+    if phase == Phase::Test || args.planning.memory_policy == Some(MemoryPolicy::Keep) {
+        refuse([(args.trace.is_some(), "--trace")], "a net of which everything stays on the device")?;
+    }
     let request = Request { phase, batch, notes, ..Request::new("plan", &args.planning, &args.run) };
     let mut spec = net_spec(&args.net)?;
     // One of two GPUs takes as much memory as one of a thousand.
@@ -88,11 +91,9 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let report = report(args, header, &session.origin, planned)?;
     let report = Report { memory, layer_memory, outline, batches, scaling, ..report };
     if let Some(file) = &args.trace {
-        let other = if phase == Phase::Train { " (--memory-policy joint plans all the same)" } else { "" };
-        let schedule = report.schedule.as_ref();
-        let schedule = schedule
-            .ok_or_else(|| usage!("--trace has no effect here: everything stays on the device{other}"))?;
-        write_trace(file, &schedule.actions)?;
+        let stays = "everything stays on the device (--memory-policy joint plans all the same)";
+        let stays = || usage!("--trace has no effect here: {stays}");
+        write_trace(file, &report.schedule.as_ref().ok_or_else(stays)?.actions)?;
     }
     print(args, &report, console)
 }

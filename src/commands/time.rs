@@ -32,6 +32,7 @@ pub(crate) fn time(args: &TimeArgs, notes: &[String]) -> Result<(), Error> {
 fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Error> {
     let mut console = Console::of_rank(group.leads(), args.run.json);
     let TimeArgs { net, planning, run, seed, .. } = args;
+    check(args.trace.iter().chain(&args.plot))?;
     let NetArgs { phase, batch, .. } = *net;
     let request = Request { phase, batch, seed: *seed, notes, ..Request::new("time", planning, run) };
     let request = Request { group: group.clone(), ..request };
@@ -43,7 +44,6 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
         "--compare compares undivided with another policy; choose powerOfTwo, adaptive or all"
     );
     let policies = if args.compare { vec![BatchSizePolicy::Undivided, chosen] } else { vec![chosen] };
-    args.trace.iter().chain(&args.plot).try_for_each(|file| check(file))?;
     session.profile(&[], &mut console)?;
     let mut runs = Vec::with_capacity(policies.len());
     for policy in policies {
@@ -55,10 +55,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
         console.text(format!("\n{}", run.our_tables()))?;
         runs.push(run);
     }
-    let comparison = match &runs[..] {
-        [undivided, chosen] => Some(undivided.compare(chosen)),
-        _ => None,
-    };
+    let comparison = args.compare.then(|| runs[0].compare(&runs[1]));
     comparison.iter().try_for_each(|comparison| console.text(format!("\n{comparison}")))?;
     if let Some(run) = runs.last().filter(|_| group.leads()) {
         plot(args.plot.as_ref(), (&run.plan, None), header.words(), &mut console)?;

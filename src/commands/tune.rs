@@ -1,9 +1,9 @@
 //! `microbatch tune`: AccUDNN's largest mini-batch in a budget of memory, and its learning rate.
 
+use super::draw::{check, plot};
 use super::inputs::{STAND_IN, in_math, net_spec, refuse, synthetic};
-use super::origin::Origin;
 use super::setup::{Request, Session};
-use super::{batch::BatchSearch, budget::Goal, draw::plot, time::timed};
+use super::{batch::BatchSearch, budget::Goal, origin::Origin, time::timed};
 use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};
 use crate::report::{Header, TimeRun};
 use crate::{Console, Error};
@@ -57,6 +57,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     refuse(options, "`tune`, which measures a training net and finds its mini-batch under AccUDNN's policy")?;
     let needs = || usage!("tune needs --device-memory, the memory to fill");
     let budget = planning.device_memory.ok_or_else(needs)?;
+    check(args.time.trace.iter().chain(&args.time.plot))?;
     let mut origin = Origin::device(run, &planning.measuring)?;
     let mut spec = net_spec(net)?;
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));

@@ -280,6 +280,20 @@ fn what_policies_cannot_honour_is_refused() {
     }
     let trace = folder.run("plan --model net.prototxt --device-memory 8GiB --trace trace.json");
     assert_refused(&trace, 2, &["--trace", "--memory-policy joint"], "a trace of nothing");
+    for kept in ["--memory-policy keep", "--phase TEST"] {
+        let plan = format!("plan --model net.prototxt --device-memory 8GiB --trace trace.json {kept}");
+        let trace = folder.run(&plan);
+        assert_refused(&trace, 2, &["--trace has no effect on a net"], kept);
+        assert!(text(&trace.stdout).is_empty(), "it is known before anything is measured");
+    }
+    for (command, file) in
+        [("time", "--trace ."), ("time", "--plot x.svg/"), ("tune --device-memory 1GiB", "--trace .")]
+    {
+        let said = folder.run(&format!("{command} --model net.prototxt {file}"));
+        let parts = ["cannot write", "is a directory"];
+        assert_refused(&said, 1, &parts, file);
+        assert!(text(&said.stdout).is_empty(), "before anything is measured");
+    }
     let output = folder.run("profile --model net.prototxt --batch max");
     assert_refused(&output, 2, &["--batch max"], "nothing is planned");
 }

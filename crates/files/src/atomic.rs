@@ -24,20 +24,19 @@ impl Sink for File {
 /// What the system says if any step fails (no such folder, no permission, disk full), or `body`'s own error. The
 /// temporary file is removed, and whatever stood at `path` before is untouched.
 pub fn write_atomically(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    match is_file(path) {
-        true => write_through(path, Ok, body),
-        false => body(&mut File::options().write(true).open(path)?),
+    match file(path)? {
+        Some(file) => write_through(&file, Ok, body),
+        None => body(&mut File::options().write(true).open(path)?),
     }
 }
 
-/// Whether there is a file, or nothing yet.
-fn is_file(path: &Path) -> bool {
-    path.is_file() || !path.exists()
-}
-
-/// What `path` stands for: a link stays.
-fn target(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+/// The file that `path` stands for, or will: a link stays. None if it is something else, such as a pipe.
+fn file(path: &Path) -> io::Result<Option<PathBuf>> {
+    if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let is_file = path.is_file() || !path.exists();
+    Ok(is_file.then(|| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())))
 }
 
 /// [`write_atomically`] through a sink that the caller makes of the temporary file.
@@ -46,7 +45,6 @@ pub(super) fn write_through<S: Sink>(
     sink: impl FnOnce(File) -> io::Result<S>,
     body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let path = &target(path);
     let temporary = Temporary::beside(path)?;
     let mut writer = BufWriter::with_capacity(1 << 16, sink(temporary.file()?)?);
     body(&mut writer)?;
@@ -60,10 +58,10 @@ pub(super) fn write_through<S: Sink>(
 }
 
 /// Whether [`write_atomically`] would get as far as writing: the folder is there and takes new files, and the name is
-/// not too long. Leaves nothing behind.
+/// not too long, nor that of a folder. Leaves nothing behind.
 ///
 /// # Errors
 /// What the system says.
 pub fn try_writing(path: &Path) -> io::Result<()> {
-    if is_file(path) { Temporary::beside(&target(path)).map(drop) } else { Ok(()) }
+    file(path)?.map_or(Ok(()), |file| Temporary::beside(&file).map(drop))
 }

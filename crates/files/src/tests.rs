@@ -131,6 +131,10 @@ fn writing_is_tried_without_a_trace() {
     try_writing(&folder.path().join("w")).unwrap();
     assert!(try_writing(&folder.path().join("none/w")).is_err());
     assert!(try_writing(&folder.path().join("w".repeat(250))).is_err());
+    for name in ["", "w/"] {
+        let error = try_writing(&folder.path().join(name)).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::IsADirectory, "'{name}'");
+    }
     assert_eq!(names(folder.path()), [""; 0]);
 }
 

@@ -68,10 +68,8 @@ impl Metrics {
             fs::create_dir_all(folder).map_err(|source| refused(folder, source))?;
         }
         let Some(path) = &args.log else { return Ok(()) };
-        if path.is_dir() {
-            return Err(refused(path, io::ErrorKind::IsADirectory.into()));
-        }
-        fs::create_dir_all(path.parent().unwrap_or(path)).map_err(|source| refused(path, source))?;
+        let tried = fs::create_dir_all(path.parent().unwrap_or(path)).and_then(|()| try_writing(path));
+        tried.map_err(|source| refused(path, source))?;
         let has_lines = fs::metadata(path).is_ok_and(|file| file.len() > 0);
         if has_lines && !args.resume && args.snapshot.is_none() {
             let log = path.display();
@@ -95,7 +93,7 @@ impl Metrics {
                 return error("another training writes into it");
             }
         }
-        try_writing(path).map_err(|source| refused(path, source))
+        Ok(())
     }
 
     /// What runs, how and where: the first line of a training and of each resumed one.
