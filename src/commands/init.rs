@@ -106,8 +106,7 @@ fn name(folder: &Path) -> String {
 
 fn look(args: &InitArgs) -> Result<Survey, Error> {
     let bar = progress::bar(0, "reading");
-    let source = std::path::absolute(&args.data).map_err(|error| Error::Refused(error.to_string()))?;
-    Ok(Survey::new(&source, (args.validation, args.seed), args.strict, |files| {
+    Ok(Survey::new(&args.data, (args.validation, args.seed), args.strict, |files| {
         bar.set_length(files as u64);
         bar.inc(1);
     })?)

@@ -97,8 +97,10 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
     let output = folder.run(init);
     let (said, warned) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{warned}");
-    let notes = folder.path("pictures/disc-plain/notes.txt");
-    assert_eq!(warned, format!("warning: left out: {}: the file is neither JPEG nor PNG\n", notes.display()));
+    assert_eq!(
+        warned,
+        "warning: left out: pictures/disc-plain/notes.txt: the file is neither JPEG nor PNG\n"
+    );
     for part in [
         "3 classes (disc-plain, square-stripes, triangle-fine), 54 images to train and 6 to validate with, 1 files left out",
         "new: fc_shapes",

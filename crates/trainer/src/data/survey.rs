@@ -15,7 +15,7 @@ const VALIDATION: [&str; 4] = ["val", "valid", "validation", "test"];
 /// What a folder or a list of images holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
-    /// The folder that the paths in the lists are relative to.
+    /// The folder that the paths in the lists are relative to, from the root of all files.
     pub root: PathBuf,
     /// Names of the classes in the order of their labels, as a terminal may show them; empty where they have none.
     pub names: Vec<String>,
@@ -62,11 +62,13 @@ impl Survey {
         strict: bool,
         progress: impl Fn(usize) + Sync,
     ) -> Result<Self, DataError> {
-        let root = if source.is_dir() { source } else { source.parent().unwrap_or(Path::new("")) };
+        let given = if source.is_dir() { source } else { source.parent().unwrap_or(Path::new("")) };
+        // Files are called what the user calls them; a net, which lies elsewhere, is told where they are.
+        let root = std::path::absolute(Path::new(".").join(given)).map_err(DataError::read(given))?;
         if root.to_str().is_none() {
             return Err(DataError::at(root.display(), "a net cannot hold a name with such characters"));
         }
-        let parts = parts(source, root)?;
+        let parts = parts(source, given)?;
         if validation.is_some() && !parts[1].is_empty() {
             let reason = "has a folder to validate with, so that no part is to be kept for that";
             return Err(DataError::at(source.display(), reason));
@@ -83,7 +85,7 @@ impl Survey {
         let [files, own] = [&parts[..], &parts[1..]].map(|parts| parts.iter().map(Vec::len).sum::<usize>());
         let mut unreadable = Vec::new();
         let [mut train, mut held] =
-            parts.map(|entries| look_at(entries, root, &|| progress(files), &mut unreadable));
+            parts.map(|entries| look_at(entries, given, &|| progress(files), &mut unreadable));
         if let Some((_, first)) = unreadable.first().filter(|_| strict || unreadable.len() == files) {
             let reason = format!("{first} ({} of {files} files cannot be used)", unreadable.len());
             return Err(DataError::Invalid(reason));
@@ -110,10 +112,9 @@ impl Survey {
         let unvalidated = (0..classes).filter(|class| !validated.is_empty() && !validated.contains(class));
         let name = |class: u32| names.get(class as usize).cloned().unwrap_or_else(|| class.to_string());
         let unvalidated = unvalidated.map(name).collect();
-        let list = |part: &[Entry]| (part.iter().flat_map(|entry| line(entry, root)).collect(), part.len());
-        let (train, validation) = (list(&train), list(&validation));
+        let list = |part: &[Entry]| (part.iter().flat_map(|entry| line(entry, given)).collect(), part.len());
+        let (classes, train, validation) = (classes as usize, list(&train), list(&validation));
         let unreadable = unreadable.into_iter().map(|(_, reason)| reason).collect();
-        let (root, classes) = (root.to_owned(), classes as usize);
         Ok(Self { root, names, classes, train, validation, unvalidated, unreadable, mean, std })
     }
 }
@@ -201,10 +202,8 @@ fn split(images: Vec<Looked>, validation: f64, seed: u64) -> (Vec<Looked>, Vec<L
             drawn.insert(members.swap_remove(below(&mut rng, members.len())));
         }
     }
-    let (held, train): (Vec<_>, Vec<_>) =
-        images.into_iter().enumerate().partition(|(index, _)| drawn.contains(index));
-    let plain = |part: Vec<(usize, Looked)>| part.into_iter().map(|(_, image)| image).collect();
-    (plain(train), plain(held))
+    let mut indices = 0..;
+    images.into_iter().partition(|_| !indices.next().is_some_and(|index| drawn.contains(&index)))
 }
 
 /// Mean and standard deviation over all pixels of blue, green and red.

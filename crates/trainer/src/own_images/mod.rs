@@ -157,7 +157,7 @@ impl Recipe {
         let tops = template.layers.iter().find(|layer| layer.kind.reads_data()).map(|layer| &layer.tops[..]);
         let top = |at: usize, usual| quoted(tops.and_then(|tops| tops.get(at)).map_or(usual, String::as_str));
         let [data, label] = [top(0, "data"), top(1, "label")];
-        let root = quoted(&format!("{}/", survey.root.display()));
+        let root = quoted(&survey.root.join("").display().to_string());
         let layer = |phase: &str, transform: &str, list: &str, order: &str| {
             format!(
                 "layer {{\n  name: \"data\" type: \"ImageData\" top: {data} top: {label}\n  include {{ phase: {phase} }}\n  \
