@@ -156,7 +156,7 @@ pub struct NetArgs {
     #[arg(long, value_name = "PHASE", default_value = "TRAIN",
           value_parser = one_of([("TRAIN", Phase::Train), ("TEST", Phase::Test)]))]
     pub phase: Phase,
-    /// Samples per mini-batch, or max, as many as --device-memory holds; overrides the file's
+    /// Samples per mini-batch; overrides the file's. `time` and `plan` take max, too: as many as --device-memory holds
     #[arg(long, value_name = "N", value_parser = batch, allow_negative_numbers = true)]
     pub batch: Option<Batch>,
 }
@@ -201,6 +201,7 @@ pub struct TimeArgs {
 
 /// `microbatch tune`.
 #[derive(Clone, Debug, Args)]
+#[command(mut_args(|option| option.clone().hide(NOT_OF_TUNE.contains(&option.get_id().as_str()))))]
 pub struct TuneArgs {
     /// The net, whose mini-batch is the one of the rate, and how it is timed.
     #[command(flatten)]
@@ -270,6 +271,11 @@ const OF_MEASURING: [&str; 15] = [
     "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "every_algorithm", "out", "date", "offline",
     "benchmark_devices", "device", "threads", "math", "dtype", "layout",
 ];
+/// What `tune` refuses, which measures a training net within a budget, under a policy of its own.
+#[rustfmt::skip]
+const NOT_OF_TUNE: [&str; 8] = [
+    "phase", "workspace_limit", "total_workspace", "memory_policy", "workspace_policy", "wd_solver", "offline", "compare",
+];
 
 /// Convolutions instead of a net.
 #[derive(Clone, Debug, Default, Args)]
@@ -296,6 +302,7 @@ impl ShapeArgs {
 
 /// `microbatch profile`.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("offline", |option| option.hide(true)))]
 pub struct ProfileArgs {
     #[command(flatten)]
     pub(crate) net: NetArgs,

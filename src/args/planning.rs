@@ -19,13 +19,7 @@ pub struct PlanningArgs {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, group = "limit")]
     pub total_workspace: Option<Bytes>,
     /// Memory of the whole run instead of a workspace limit: every kernel may have what is free at its own step
-    #[arg(
-        long,
-        value_name = "SIZE",
-        allow_hyphen_values = true,
-        group = "limit",
-        conflicts_with = "workspace_policy"
-    )]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, group = "limit")]
     pub device_memory: Option<Bytes>,
     /// What decides which feature maps stay on the device: keep, vdnn-all or vdnn-conv (each with :m, kernels of least
     /// workspace, or :p, the fastest), vdnn-dyn, accudnn, or joint, our own [default: joint where not everything fits
@@ -33,7 +27,7 @@ pub struct PlanningArgs {
     #[arg(long, value_name = "POLICY", requires = "device_memory")]
     pub memory_policy: Option<MemoryPolicy>,
     /// How kernels get workspace: wr, wd, or ws, where the total is one arena that all kernels share [default: wr]
-    #[arg(long, value_name = "POLICY")]
+    #[arg(long, value_name = "POLICY", conflicts_with = "device_memory")]
     pub workspace_policy: Option<WorkspacePolicy>,
     /// What divides the total of wd: exact, a method of our own, or ilp, as in the paper, which takes minutes for deep
     /// nets; both find the best division [default: exact]

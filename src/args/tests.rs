@@ -8,6 +8,24 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
+/// They would have no effect, and be refused.
+#[test]
+fn help_offers_what_the_command_takes() {
+    let mut command = Cli::command();
+    for (name, refused) in
+        [("tune", &["--compare", "--offline", "--phase", "--wd-solver"][..]), ("profile", &["--offline"])]
+    {
+        let help = command.find_subcommand_mut(name).unwrap().render_help().to_string();
+        let offers = |option: &str| help.contains(&format!("{option} "));
+        assert!(
+            refused.iter().all(|option| !offers(option) && !help.contains(&format!("{option}\n"))),
+            "{help}"
+        );
+        assert!(["--batch", "--math", "--database"].iter().all(|option| offers(option)), "{help}");
+    }
+    assert!(time("--offline --batch max --device-memory 1GiB").is_ok());
+}
+
 fn time(arguments: &str) -> Result<TimeArgs, String> {
     let words = ["microbatch", "time"].into_iter().chain(arguments.split_whitespace());
     match Cli::try_parse_from(words) {
