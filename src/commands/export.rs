@@ -27,9 +27,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
             let metadata = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
             save_tensors(&args.out, &tensors, &metadata)?;
         }
-        Target::Onnx => {
-            write(&args.out, export::onnx(&net, &values)?)?;
-        }
+        Target::Onnx => write(&args.out, export::onnx(&net, &values)?)?,
     }
     console.text(format!("Wrote {} with {} parameters", args.out.display(), net.learned()))
 }

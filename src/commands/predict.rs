@@ -7,8 +7,8 @@ use crate::{Console, Error, console::escaped, models::load_net, report::Header, 
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use trainer::data::{ImageRecords, check_images, dimensions, is_image, sorted_entries};
-use trainer::spec::{LayerKind, NetSpec, Phase};
-use trainer::{snapshot::Weights, solver::best_classes};
+use trainer::spec::{ImageDataParams, LayerKind, NetSpec, Phase};
+use trainer::{own_images::transform, snapshot::Weights, solver::best_classes};
 
 #[derive(Serialize)]
 struct Report {
@@ -39,12 +39,14 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     refuse([(args.run.synthetic.is_some(), "--synthetic")], "`predict`, which reads images")?;
     let weights = Weights::load(&args.trained.weights)?;
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
-    let shape = |source: &Path| ImageRecords::shape_of(source, Phase::Test).map_err(|e| e.to_string());
     let refused =
         |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));
-    let images = images(&args.images, &spec.predicting(&[], 1, shape).map_err(refused)?.0, &console)?;
-    let batch = args.batch.or(spec.mini_batch()).unwrap_or(1).min(images.len());
-    let (spec, scores) = spec.predicting(&images, batch, shape).map_err(refused)?;
+    let (mut spec, scores) = spec.predicting(|source| shape(source, &spec, &weights)).map_err(refused)?;
+    let input = spec.layers.iter_mut().map(|layer| &mut layer.kind).find(|kind| kind.reads_data());
+    let Some(LayerKind::ImageData(reading)) = input else { unreachable!("what predicts reads images") };
+    let images = images(&args.images, reading, &console)?;
+    let batch = args.batch.unwrap_or(reading.batch_size).min(images.len());
+    reading.images = images.clone();
     let request =
         Request { batch: Some(Batch::Samples(batch)), ..Request::new("predict", &args.planning, &args.run) };
     let (mut session, header) = Session::open(&request, spec, &mut console)?;
@@ -69,9 +71,8 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
         // The last mini-batch is filled up with images that were there before.
         let of_images = scores.chunks_exact(scores.len() / batch).zip(&images[number * batch..]);
         for (scores, image) in of_images {
-            let classes = best_classes(scores, args.top).into_iter();
             let named = |(class, probability)| Class { class, name: names.get(class).cloned(), probability };
-            let classes = classes.map(named).collect();
+            let classes = best_classes(scores, args.top).into_iter().map(named).collect();
             let prediction = Prediction { image: image.display().to_string(), classes };
             console.text(line(&prediction))?;
             predictions.push(prediction);
@@ -91,14 +92,22 @@ fn line(Prediction { image, classes }: &Prediction) -> String {
     escaped(format!("{image}: {}", classes.iter().map(class).collect::<Vec<_>>().join(", ")))
 }
 
-/// The images that are named, and those in folders that are and in their class folders, by name. What `net` cannot read
-/// is left out of a folder.
-fn images(given: &[PathBuf], net: &NetSpec, console: &Console) -> Result<Vec<PathBuf>, Error> {
-    let reading = net.layers.iter().find_map(|layer| match &layer.kind {
-        LayerKind::ImageData(reading) => Some(reading),
-        _ => None,
-    });
-    let (reading, mut images) = (reading.expect("a net that predicts reads images"), Vec::new());
+/// The shape of the images in a data set. Away from that, a filter knows the channels, and what resizes images the size.
+fn shape(source: &Path, spec: &NetSpec, weights: &Weights) -> Result<[usize; 3], String> {
+    let known = || {
+        let first = spec.layers.iter().find(|layer| matches!(layer.kind, LayerKind::Convolution(_)))?;
+        let channels = *weights.shape(&format!("{}.0", first.name))?.get(1)?;
+        let side = transform(spec)?.resize?;
+        Some([channels, side, side])
+    };
+    let found = ImageRecords::shape_of(source, Phase::Test);
+    found.or_else(|error| known().ok_or(format!("only its data say how large its images are: {error}")))
+}
+
+/// The images that are named, and those in folders that are and in their class folders, by name. What `reading` cannot
+/// read is left out of a folder.
+fn images(given: &[PathBuf], reading: &ImageDataParams, console: &Console) -> Result<Vec<PathBuf>, Error> {
+    let mut images = Vec::new();
     for path in given {
         let refused = |reason: String| Error::Refused(format!("cannot predict {}: {reason}", path.display()));
         if !path.is_dir() {

@@ -122,7 +122,7 @@ fn mean_outputs(
     let bar = progress::bar(iterations as u64, "testing");
     let stop = stop()?;
     let _listening = stop.listen();
-    let tested = running.test(0, iterations, &stop, |running, number, outputs| {
+    let (outputs, done) = running.test(0, iterations, &stop, |running, number, outputs| {
         if let (Some([scores, labels]), Some(confusion)) = (classified, &mut confusion) {
             let (scores, mut labels) = (running.blob(0, scores)?, running.blob(0, labels)?);
             if labels.len() != running.nets()[0].mini_batch() {
@@ -143,7 +143,6 @@ fn mean_outputs(
         }
         bar.inc(1);
         Ok::<(), Error>(())
-    });
-    let (outputs, done) = tested?;
+    })?;
     Ok((outputs, done, confusion))
 }

@@ -3,7 +3,7 @@
 use crate::bad_input::assert_refused;
 use crate::fixtures::{Folder, png, root, text};
 use flate2::read::GzDecoder;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{fs, io::Read};
 
 const TRAIN: &str = "train --solver solver.prototxt --snapshot-prefix small --database measured";
@@ -252,4 +252,30 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     folder.change_net("{ num_output: 10", "{ axis: 0 num_output: 10");
     folder.change_net("top: \"loss\"", "top: \"loss\" softmax_param { axis: 0 }");
     refused("images", "'loss', a blob of shape 10 (10), has no scores for each image");
+}
+
+/// Such images have one size whatever the data's is, and the first filter knows their channels.
+#[test]
+fn images_that_the_net_resizes_are_predicted_away_from_its_data() {
+    let folder = Folder::new();
+    folder.change_net("scale: 0.00390625", "scale: 0.00390625 resize: 8");
+    folder.succeed(&format!("{TRAIN} --no-test --max-iter 6"));
+    folder.write("image.png", png(20, |x, y| [(x * y) as u8]));
+    let predict = "predict image.png --model net.prototxt --weights small_iter_6.safetensors --policy undivided --database measured";
+    let beside = folder.json(predict);
+    let digits = root().join("data/digits");
+    folder.change_net(digits.to_str().unwrap(), "nowhere");
+    let away = folder.json(predict);
+    assert_eq!(
+        (&away["net"]["data"]["shape"], &away["predictions"]),
+        (&json!("1x8x8"), &beside["predictions"])
+    );
+    folder.change_net(" resize: 8", "");
+    let refused = folder.run(predict);
+    assert_refused(
+        &refused,
+        1,
+        &["only its data say how large its images are: cannot read nowhere"],
+        "no size",
+    );
 }

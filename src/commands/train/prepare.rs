@@ -125,9 +125,7 @@ pub(super) fn prepare(
     let header = session.origin.header("train", subject, [warnings, notes]);
     console.text(&header)?;
     let copied = weights.as_ref().map(|weights| weights.copied(&session.nets[0])).transpose()?;
-    if let Some(copied) = &copied {
-        console.text(copied)?;
-    }
+    copied.iter().try_for_each(|copied| console.text(copied))?;
     session.profile(&recorded.plans, console)?;
     let planned = session.plan(recorded)?;
     let (run, mut memory) = session.lay_out(&planned, console)?;

@@ -56,6 +56,11 @@ impl Weights {
         Ok(names.transpose()?.flatten().filter(|names| names.len() <= outputs).unwrap_or_default())
     }
 
+    /// The shape of the tensor of this name in the last file that has one.
+    pub fn shape(&self, tensor: &str) -> Option<&[usize]> {
+        self.0.iter().rev().find_map(|file| file.shape(tensor))
+    }
+
     /// Whether a file has weights for a layer of this name.
     pub fn know(&self, layer: &str) -> bool {
         self.0.iter().flat_map(Tensors::shapes).any(|(name, _)| layer_of(name) == layer)

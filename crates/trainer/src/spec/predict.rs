@@ -2,20 +2,18 @@
 
 use super::{ImageDataParams, LayerKind, LayerSpec, NetSpec, SoftmaxParams, TransformParams};
 use crate::prototxt::defaults;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 impl NetSpec {
-    /// The net, of one phase, fed with the files `images`, `mini_batch` at once, transformed as its data; and the blob
-    /// of what it says of their classes. Of a loss remain the probabilities, and of accuracies nothing. Without either
-    /// kind of softmax, there is one over what an accuracy reads, or over the last top, unless that is a sigmoid's.
-    /// `shape` says the channels, height and width of what the source of a `Data` layer holds.
+    /// The net, of one phase, fed with files of images, none yet, transformed as its data; and the blob of what it says of
+    /// their classes. Of a loss remain the probabilities, and of accuracies nothing. Without either kind of softmax, one is
+    /// over what an accuracy reads, or the last top, unless that is a sigmoid's. `shape` says the channels, height and
+    /// width of what the source of a `Data` layer holds.
     ///
     /// # Errors
     /// A sentence: nothing says what images it takes, or it has no scores.
     pub fn predicting(
         &self,
-        images: &[PathBuf],
-        mini_batch: usize,
         shape: impl FnOnce(&Path) -> Result<[usize; 3], String>,
     ) -> Result<(Self, String), String> {
         let mut net = self.clone();
@@ -34,11 +32,10 @@ impl NetSpec {
             _ => return Err("its data are no images".to_owned()),
         };
         input.kind = LayerKind::ImageData(ImageDataParams {
-            batch_size: mini_batch,
+            batch_size: input.kind.mini_batch().expect("a layer that is fed with images"),
             new_size: transform.new_size,
             is_color,
             transform: TransformParams { mirror: false, ..transform },
-            images: images.to_vec(),
             ..defaults(ImageDataParams::read)
         });
         if input.tops.len() == 1 {

@@ -250,9 +250,10 @@ fn a_net_predicts_images_as_its_data_are() {
   layer {{ name: 'side' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'label' top: 'aside' loss_weight: 0.3 }}
   layer {{ name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'label' }}"
         );
-        let (spec, scores) = net(&text).predicting(&["a.png".into()], 4, |_| Ok([3, 32, 32])).unwrap();
+        let (spec, scores) = net(&text).predicting(|_| Ok([3, 32, 32])).unwrap();
         let LayerKind::ImageData(images) = &spec.layers[0].kind else { panic!("{spec:?}") };
-        assert_eq!((images.batch_size, images.is_color, scores.as_str()), (4, true, "loss"));
+        assert_eq!((images.is_color, scores.as_str()), (true, "loss"));
+        assert_eq!(Some(images.batch_size), net(&text).mini_batch());
         assert!(images.new_size == images.transform.new_size && !images.transform.mirror);
         (images.transform.is_rgb, images.transform.new_size)
     };
@@ -272,7 +273,7 @@ fn a_net_predicts_images_as_its_data_are() {
   layer { name: 'accuracy' type: 'Accuracy' bottom: 'x' bottom: 'label' top: 'accuracy' }
   layer { name: 'relu' type: 'ReLU' bottom: 'x' top: 'y' }";
     for (text, blob) in [(text.to_owned(), "x"), (text.replace("type: 'Accuracy'", "type: 'Eltwise'"), "y")] {
-        let (spec, scores) = net(&text).predicting(&["a.png".into()], 4, |_| Ok([3, 32, 32])).unwrap();
+        let (spec, scores) = net(&text).predicting(|_| Ok([3, 32, 32])).unwrap();
         let last = spec.layers.last().unwrap();
         assert_eq!((&last.bottoms[..], &last.tops[..]), (&[blob.to_owned()][..], &[scores][..]));
         assert_eq!(last.kind, LayerKind::Softmax(crate::spec::SoftmaxParams { axis: 1 }));
