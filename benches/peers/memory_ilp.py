@@ -39,7 +39,7 @@ class Net:
             self.visit(at, n)
         for h, n in enumerate(self.backward):
             node = self.nodes[n]
-            seen = [("data", self.root(v)) for v in node["bottoms"] if node["needs_bottom"]]
+            seen = [("data", self.root(v)) for v in node["bottoms"][: node["read_bottoms"]]]
             seen += [("data", self.root(v)) for v in node["tops"] if node["needs_top"]] + [("saved", n)]
             for i in {self.at[key] for key in seen if key in self.at}:
                 self.tensors[i]["back"].append(h)

@@ -39,11 +39,8 @@ pub struct OutlineNode {
     pub propagates: Vec<bool>,
     /// Whether it runs backward.
     pub backward: bool,
-    /// Whether backward reads the bottoms' data.
-    pub needs_bottom: bool,
-    /// How many bottoms at the end it does not read even then.
-    #[serde(default)]
-    pub unread_bottoms: usize,
+    /// Of how many bottoms, from the first on, backward reads the data.
+    pub read_bottoms: usize,
     /// Whether backward reads the tops' data.
     pub needs_top: bool,
     /// The parameters to whose gradients backward adds.
@@ -125,13 +122,6 @@ impl Scratch {
             Scratch::Transient(bytes) => bytes,
             Scratch::Segment { .. } => Bytes::ZERO,
         }
-    }
-}
-
-impl OutlineNode {
-    /// The bottoms whose data backward reads.
-    pub fn bottoms_read(&self) -> &[usize] {
-        &self.bottoms[..if self.needs_bottom { self.bottoms.len() - self.unread_bottoms } else { 0 }]
     }
 }
 

@@ -348,7 +348,7 @@ fn forward_uses(outline: &Outline, index: usize, node: usize, saved: Use) -> Vec
 
 fn backward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, Use)> {
     let (id, node, values) = (node, &outline.nodes[node], &outline.values);
-    let bottoms = node.bottoms_read().iter();
+    let bottoms = node.bottoms[..node.read_bottoms].iter();
     let tops = node.tops.iter().filter(|_| node.needs_top);
     let data = bottoms.chain(tops).map(|&id| (Buffer::Data(values[id].root), Use::Read));
     let mut uses: Vec<_> = data.collect();

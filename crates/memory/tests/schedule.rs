@@ -12,7 +12,7 @@ fn chain(layers: usize) -> Outline {
         tops: vec![index],
         propagates: if index > 0 { vec![index > 1] } else { Vec::new() },
         backward: index > 0,
-        needs_bottom: true,
+        read_bottoms: usize::from(index > 0),
         gradients: (index > 0).then(|| index - 1).into_iter().collect(),
         ..OutlineNode::default()
     };

@@ -114,7 +114,7 @@ impl Net {
             PassCosts { fixed_ms: 0.0, front: kernel(backward) },
         ];
         let gradients = vec![self.outline.params.len()];
-        let node = OutlineNode { needs_bottom: true, gradients, ..OutlineNode::default() };
+        let node = OutlineNode { read_bottoms: 1, gradients, ..OutlineNode::default() };
         let name = format!("conv{}.0", self.outline.nodes.len());
         let bytes = Bytes(4 * x.1 * k * r * r);
         self.outline.params.push(OutlineParam {
@@ -142,7 +142,7 @@ impl Net {
     pub(crate) fn norm(&mut self, x: Blob) -> Blob {
         let bytes = self.bytes(x.1, x.2);
         let node = OutlineNode {
-            needs_bottom: true,
+            read_bottoms: 1,
             repeats_from_saved: true,
             saved: Bytes(8 * x.1),
             ..OutlineNode::default()
@@ -182,7 +182,7 @@ impl Net {
 
     pub(crate) fn product(&mut self, x: Blob, k: u64) -> Blob {
         let ms = (2 * self.n * k * x.1 * x.2 * x.2) as f64 / self.device.flops;
-        let node = OutlineNode { needs_bottom: true, ..OutlineNode::default() };
+        let node = OutlineNode { read_bottoms: 1, ..OutlineNode::default() };
         self.node("product", &[x], k, 1, node, [fixed(ms), fixed(2.0 * ms)])
     }
 

@@ -269,7 +269,10 @@ fn corrupt_lines_are_named_by_number() {
         line("\"algorithm\":\"GEMM\",\"micro_batch\":4", "\"algorithm\":\"GEMM\",\"micro_batch\":3"),
         "cost table, line 4: GEMM was measured at micro-batch 3 in a group for micro-batch 4"
     );
-    assert!(line("\"workspace\":", "\"workspace\":99999999999999999").contains(" has an impossible workspace of "));
+    assert!(
+        line("\"workspace\":", "\"workspace\":99999999999999999")
+            .contains(" has an impossible workspace of ")
+    );
     assert!(
         line("\"max_error\":", "\"max_error\":-").contains("line 4: GEMM has an impossible maximum error")
     );

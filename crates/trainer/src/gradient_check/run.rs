@@ -197,8 +197,7 @@ impl Subject<'_> {
             _ => Space::NONE,
         };
         let mut blobs = Blobs::default();
-        let read = self.declaration.bottoms_read(self.bottoms.len());
-        let bottoms = blobs.reads(&self.bottoms[..read]);
+        let bottoms = blobs.reads(&self.bottoms[..self.declaration.read_bottoms]);
         let tops = blobs.reads(&self.declared_tops(forwarded));
         blobs.reads(given.iter().flatten());
         let bottom_diffs = blobs.writes(bottom_diffs);

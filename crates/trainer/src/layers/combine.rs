@@ -19,13 +19,15 @@ impl Layer for Eltwise {
         if bottoms.len() > MOST_INPUTS {
             return Err(format!("at most {MOST_INPUTS} bottoms are combined, not {}", bottoms.len()));
         }
-        let is_sum = matches!(self.0, Combination::Sum(_));
-        if let Combination::Sum(coefficients) = &mut self.0 {
-            coefficients.resize(bottoms.len(), 1.0);
-        }
-        let absorbs = if is_sum { Absorbed::Forward } else { Absorbed::No };
+        let (read_bottoms, absorbs) = match &mut self.0 {
+            Combination::Sum(coefficients) => {
+                coefficients.resize(bottoms.len(), 1.0);
+                (0, Absorbed::Forward)
+            }
+            _ => (bottoms.len(), Absorbed::No),
+        };
         let (gradients, top) = (vec![true; bottoms.len()], Declaration::one(bottoms[0].clone()));
-        Ok(Declaration { gradients, needs_bottom: !is_sum, absorbs, ..top })
+        Ok(Declaration { gradients, read_bottoms, absorbs, ..top })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

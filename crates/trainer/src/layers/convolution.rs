@@ -124,7 +124,7 @@ impl Layer for ConvolutionLayer {
         let bias = p.bias_term.then(|| ParamDeclaration::learned(TensorType::f32(&[g.k]), p.bias_filler));
         Ok(Declaration {
             params: std::iter::once(filter).chain(bias).collect(),
-            needs_bottom: true,
+            read_bottoms: 1,
             ..Declaration::one(TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], self.format))
         })
     }

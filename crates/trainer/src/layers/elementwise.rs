@@ -20,14 +20,15 @@ impl Layer for Elementwise {
         if x.rank() > 1 {
             self.extents = AxisExtents::new(x, 1);
         }
-        let needs_bottom = self.params.sees_bottom();
+        let sees_bottom = self.params.sees_bottom();
         let (needs_top, in_place) = match self.params {
-            _ if needs_bottom => (Need::Nothing, InPlace::No),
+            _ if sees_bottom => (Need::Nothing, InPlace::No),
             Activation::Relu { .. } => (Need::Sign, InPlace::KeepsSign),
             _ => (Need::Values, InPlace::Yes),
         };
         let rectifies = self.params == Activation::RELU;
-        Ok(Declaration { needs_bottom, needs_top, in_place, rectifies, ..Declaration::one(x.clone()) })
+        let read_bottoms = usize::from(sees_bottom);
+        Ok(Declaration { read_bottoms, needs_top, in_place, rectifies, ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
@@ -67,7 +68,7 @@ impl Layer for PRelu {
         self.extents = extents;
         Ok(Declaration {
             params: vec![ParamDeclaration::learned(TensorType::f32(slopes), self.params.filler)],
-            needs_bottom: true,
+            read_bottoms: 1,
             scratch: [x.space(); 2],
             ..Declaration::one(x.clone())
         })

@@ -22,7 +22,7 @@ impl Layer for InnerProductLayer {
         let top = [&x.dims()[..axis], &[outputs]].concat();
         Ok(Declaration {
             params: std::iter::once(filter).chain(p.bias_term.then(bias)).collect(),
-            needs_bottom: true,
+            read_bottoms: 1,
             ..Declaration::one(x.with_dims(&top))
         })
     }

@@ -39,10 +39,8 @@ pub struct Declaration {
     /// Whether backward computes the first bottom's gradient even where no layer needs it: then the graph adds its space
     /// behind the scratch of the backward pass.
     pub always_propagates: bool,
-    /// Whether backward reads the bottoms' data.
-    pub needs_bottom: bool,
-    /// How many bottoms at the end it does not read even then.
-    pub unread_bottoms: usize,
+    /// Of how many bottoms, from the first on, backward reads the data.
+    pub read_bottoms: usize,
     /// What backward wants to know of the tops' data.
     pub needs_top: Need,
     /// What is kept from the forward to the backward pass.
@@ -85,11 +83,6 @@ impl Declaration {
     /// Of a layer with one bottom, which can get a gradient, and one top.
     pub fn one(top: TensorType) -> Self {
         Self { tops: vec![top], gradients: vec![true], ..Self::default() }
-    }
-
-    /// How many of so many bottoms backward reads, from the first on.
-    pub fn bottoms_read(&self, bottoms: usize) -> usize {
-        if self.needs_bottom { bottoms - self.unread_bottoms } else { 0 }
     }
 }
 

@@ -71,8 +71,7 @@ impl Layer for BatchNorm {
             params,
             always_propagates: true,
             gradients: vec![true; bottoms.len()],
-            needs_bottom: true,
-            unread_bottoms: bottoms.len() - 1,
+            read_bottoms: 1,
             saved: batch_norm::saved(&extents, self.pool.as_ref()),
             repeats_from_saved: true,
             absorbs: if bottoms.len() > 1 { Absorbed::BothBySign } else { Absorbed::Both },
@@ -147,7 +146,7 @@ impl Layer for Scale {
         Ok(Declaration {
             gradients: vec![true; bottoms.len()],
             params: gamma.into_iter().chain(bias).collect(),
-            needs_bottom: true,
+            read_bottoms: bottoms.len(),
             absorbs: Absorbed::Forward,
             ..Declaration::one(x.clone())
         })
@@ -193,7 +192,7 @@ impl Layer for LrnLayer {
             return Err(format!("a local_size of {} is above {}", self.params.local_size, lrn::MAX_SIZE));
         }
         let scratch = [Space::NONE, lrn::scratch(&self.lrn(), x.count())];
-        Ok(Declaration { needs_bottom: true, scratch, ..Declaration::one(x.clone()) })
+        Ok(Declaration { read_bottoms: 1, scratch, ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

@@ -60,7 +60,7 @@ impl Layer for SoftmaxWithLoss {
         Ok(Declaration {
             tops: vec![TensorType::f32(&[]), TensorType::f32(bottoms[0].dims())],
             gradients: vec![true, false],
-            needs_bottom: true,
+            read_bottoms: 2,
             saved: softmax::saved(&extents),
             loss_weights: self.weights.clone(),
             ..Declaration::default()

@@ -122,7 +122,7 @@ impl Requests<'_> {
         let Requests { net, layout, arena, node: index, at, timed } = self;
         let graph = &net.graph;
         let node = &graph.nodes[index];
-        let bottoms = &node.bottoms[..node.declaration.bottoms_read(node.bottoms.len())];
+        let bottoms = &node.bottoms[..node.declaration.read_bottoms];
         let tops = if node.declaration.needs_top != Need::Nothing { &node.tops[..] } else { &[] };
         let (learned, _) = net.learned_and_state(node);
         let top_diffs = if node.in_place { &[] } else { &node.tops[..] };

@@ -133,7 +133,7 @@ fn moved(graph: &Graph, node: &Node) -> [u64; 3] {
     let (bottoms, declared) = (&node.bottoms[..], &node.declaration);
     let (x, y, saved) = (all(bottoms), all(&node.tops), declared.saved.bytes() as u64);
     let top = if declared.needs_top == Need::Nothing { 0 } else { y };
-    let seen = all(&bottoms[..declared.bottoms_read(bottoms.len())]) + top + saved;
+    let seen = all(&bottoms[..declared.read_bottoms]) + top + saved;
     // What adds to another gradient reads that, too.
     let writes = |how: &Accumulate| 1 + u64::from(*how == Accumulate::Add);
     let wanted = || bottoms.iter().zip(&node.propagates).filter_map(|(one, how)| Some((one, how.as_ref()?)));
