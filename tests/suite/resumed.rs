@@ -88,6 +88,18 @@ fn the_newest_snapshot_that_is_whole_is_resumed_and_a_damaged_one_is_named() {
     assert!(said.contains("\nIteration 6, loss = "), "{said}");
 }
 
+/// An earlier training under the prefix may have gone further than the one that is resumed.
+#[test]
+fn what_was_written_last_is_resumed_whatever_its_iteration() {
+    let folder = Folder::new();
+    let train = "train --solver solver.prototxt --snapshot-prefix s/small --no-test";
+    folder.succeed(train);
+    let said = folder.succeed(&format!("{train} --max-iter 6"));
+    assert!(said.contains("s/small_iter_6 to 12 are there from an earlier training"), "{said}");
+    let said = folder.succeed(&format!("{train} --resume"));
+    assert!(said.contains("\nIteration 6, loss = "), "{said}");
+}
+
 #[test]
 fn the_last_snapshots_and_the_best_are_kept() {
     let folder = Folder::new();

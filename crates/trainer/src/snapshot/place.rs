@@ -54,7 +54,8 @@ impl SnapshotPlace {
         };
         let there = there.map(|are| {
             format!(
-                "{are} there from an earlier training; snapshots of the same iterations will replace theirs"
+                "{are} there from an earlier training; snapshots of the same iterations will replace theirs, and \
+                 --resume takes what was written last"
             )
         });
         let doubt = self.doubt.as_ref().map(|doubt| {
@@ -99,12 +100,15 @@ fn iterations(prefix: &Path) -> BTreeSet<u64> {
     entries.filter_map(|entry| iteration(&stem, entry.file_name().to_str()?)).collect()
 }
 
-/// The solver state of the last whole snapshot of `prefix`, if any, and what is wrong with later ones, a sentence each.
+/// The solver state of the whole snapshot of `prefix` that was written last, if any, and what is wrong with later ones, a
+/// sentence each.
 pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
     let mut damaged = Vec::new();
-    let states = iterations(prefix).into_iter().rev().map(|at| state_path(prefix, at));
+    let mut states: Vec<PathBuf> = iterations(prefix).iter().map(|&at| state_path(prefix, at)).collect();
+    // An earlier training may have gone further. Of one time, which may be as coarse as seconds, the furthest is last.
+    states.sort_by_cached_key(|path| fs::metadata(path).and_then(|file| file.modified()).ok());
     // Weights alone are those of a training that ended between its two files.
-    for path in states.filter(|path| path.exists()) {
+    for path in states.into_iter().rev().filter(|path| path.exists()) {
         match check(&path) {
             Ok(()) => return (Some(path), damaged),
             Err(error) => damaged.push(error.to_string()),
