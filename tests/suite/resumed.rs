@@ -97,7 +97,8 @@ fn what_was_written_last_is_resumed_whatever_its_iteration() {
     let said = folder.succeed(&format!("{train} --max-iter 6"));
     assert!(said.contains("s/small_iter_6 to 12 are there from an earlier training"), "{said}");
     let said = folder.succeed(&format!("{train} --resume"));
-    assert!(said.contains("\nIteration 6, loss = "), "{said}");
+    let note = "note        resumes from s/small_iter_6.solverstate.safetensors at iteration 6\n";
+    assert!(said.contains(note) && said.contains("\nIteration 6, loss = "), "{said}");
 }
 
 #[test]

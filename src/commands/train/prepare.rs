@@ -70,6 +70,7 @@ pub(super) fn prepare(
         notes.push(format!("there is no snapshot {prefix}_iter_N to resume from: this training begins"));
     }
     let first = resumed.as_ref().map_or(0, |(state, _)| state.iteration);
+    notes.extend(snapshot.iter().map(|path| format!("resumes from {} at iteration {first}", path.display())));
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
     let mut sized = net.clone();
     args.batch.into_iter().for_each(|samples| sized.set_mini_batch(samples));
