@@ -1,5 +1,6 @@
 //! Which snapshots there are, and trainings that go on from them.
 
+use crate::bad_input::assert_refused;
 use crate::fixtures::{Folder, text};
 use serde_json::Value;
 use std::{fs, process::Stdio, thread::sleep, time::Instant};
@@ -99,6 +100,9 @@ fn what_was_written_last_is_resumed_whatever_its_iteration() {
     let said = folder.succeed(&format!("{train} --resume"));
     let note = "note        resumes from s/small_iter_6.solverstate.safetensors at iteration 6\n";
     assert!(said.contains(note) && said.contains("\nIteration 6, loss = "), "{said}");
+    let sentence =
+        "s/small_iter_12.solverstate.safetensors is at iteration 12, and training ends at iteration 6";
+    assert_refused(&folder.run(&format!("{train} --resume --max-iter 6")), 1, &[sentence], "it is over");
 }
 
 #[test]

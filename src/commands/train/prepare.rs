@@ -95,7 +95,8 @@ pub(super) fn prepare(
     }
     // With --resume nobody has chosen a snapshot, and it may be that only the tests at the end are missing.
     let end = training.spec().max_iter;
-    if let (false, Some(snapshot)) = (args.resume || first < end as u64, &snapshot) {
+    let is_left = first < end as u64 || args.resume && first == end as u64;
+    if let (false, Some(snapshot)) = (is_left, &snapshot) {
         return Err(Error::Refused(format!(
             "{} is at iteration {first}, and training ends at iteration {end} (--max-iter moves the end)",
             snapshot.display()
