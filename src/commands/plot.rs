@@ -47,6 +47,7 @@ fn curves_of(text: &str, prefix: &str, seconds: bool) -> Result<Vec<LearningCurv
                 None => curves.push(LearningCurve { name, is_loss, points: vec![[place, value]] }),
             }
         };
+        last = place.unwrap_or(last);
         let phase = match line["kind"].as_str() {
             Some("display") => "train".to_owned(),
             Some("test") => format!("test {}", line["net"]).replace(" 0", ""),
@@ -56,7 +57,6 @@ fn curves_of(text: &str, prefix: &str, seconds: bool) -> Result<Vec<LearningCurv
             }
             _ => continue,
         };
-        last = place.unwrap_or(last);
         add(format!("{phase} loss"), true, &line["smoothed_loss"]);
         for output in line["outputs"].as_array().into_iter().flatten() {
             if let [value] = &output["values"].as_array().map_or(&[][..], Vec::as_slice) {
@@ -82,12 +82,13 @@ mod tests {
             };
             let lines: Vec<String> = seconds.iter().enumerate().map(line).collect();
             let lines = lines.join("{\"kind\":\"snapshot\",\"iteration\":1}\n");
+            let lines = format!("{lines}{{\"kind\":\"snapshot\",\"iteration\":2,\"seconds\":3}}\n");
             format!("{{\"kind\":\"manifest\",\"iteration\":0}}\n{lines}")
         };
         let log = run([0.5, 2.0]) + &run([0.25, 1.0]);
         let curves = curves_of(&log, "", true).unwrap();
         let seconds: Vec<f64> = curves[0].points.iter().map(|point| point[0]).collect();
-        assert_eq!(seconds, [0.5, 2.0, 2.25, 3.0]);
+        assert_eq!(seconds, [0.5, 2.0, 3.25, 4.0]);
     }
 
     #[test]

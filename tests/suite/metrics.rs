@@ -48,6 +48,7 @@ fn a_log_begins_with_its_manifest_and_has_all_that_is_said() {
     assert_eq!((tested.len(), tested), (3, expected));
     let saved: Vec<u64> = of("snapshot").iter().map(|line| line["iteration"].as_u64().unwrap()).collect();
     assert_eq!(saved, [6, 12]);
+    assert_eq!(of("snapshot")[1]["seconds"], of("display")[11]["seconds"], "of iterations");
 
     let output = folder.run(&format!("{TRAIN} --log log.jsonl"));
     let complained = text(&output.stderr);

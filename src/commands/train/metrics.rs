@@ -51,7 +51,7 @@ impl Metrics {
                 open_log(path, first, goes_on).map_err(|source| refused(path, source))?;
             metrics.log = Some((path.clone(), file));
             if let Some(snapshot) = resumed.filter(|_| !has_snapshot) {
-                metrics.snapshot(first, snapshot)?;
+                metrics.snapshot(first, 0.0, snapshot)?;
             }
         }
         if let Some(folder) = &args.tensorboard {
@@ -126,8 +126,8 @@ impl Metrics {
         Ok(())
     }
 
-    pub(super) fn snapshot(&mut self, iteration: u64, path: &str) -> Result<(), Error> {
-        self.line("snapshot", &json!({ "iteration": iteration, "path": path }))
+    pub(super) fn snapshot(&mut self, iteration: u64, seconds: f64, path: &str) -> Result<(), Error> {
+        self.line("snapshot", &json!({ "iteration": iteration, "seconds": seconds, "path": path }))
     }
 
     /// Each line in one piece, so that none is missing or cut when the process is killed.

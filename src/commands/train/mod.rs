@@ -280,7 +280,7 @@ impl Training<'_> {
         let iteration = self.solver.iteration();
         self.saved = Some((iteration, path.clone()));
         self.keep.1.insert(iteration);
-        self.metrics.snapshot(iteration, &path)?;
+        self.metrics.snapshot(iteration, self.meter.all.1.as_secs_f64(), &path)?;
         self.say(&format!("Snapshotting solver state to {path}"))?;
         self.remove_old();
         Ok(())
