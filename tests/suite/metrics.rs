@@ -90,8 +90,12 @@ fn only_the_training_of_a_log_goes_on_in_it_and_only_once_at_a_time() {
     let folder = Folder::new();
     folder.succeed(&format!("{TRAIN} --no-test"));
     let train = "train --solver solver.prototxt --no-test --max-iter 14 --resume --log new/log.jsonl --database measured";
-    for _ in 0..2 {
-        folder.succeed(&format!("{train} --snapshot-prefix small"));
+    // The first two begin at the same place.
+    for from in ["--snapshot small_iter_12.solverstate.safetensors"; 2].into_iter().chain(["--resume"; 2]) {
+        folder.succeed(&format!("{train} --snapshot-prefix small").replace("--resume", from));
+        let lines = lines(&folder, "new/log.jsonl");
+        let kinds: Vec<&Value> = lines[..5].iter().map(|line| &line["kind"]).collect();
+        assert_eq!(kinds, ["manifest", "snapshot", "display", "display", "snapshot"]);
     }
     let before = folder.read("new/log.jsonl");
     let refused = |prefix: &str, sentence: &str| {

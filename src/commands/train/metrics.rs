@@ -40,17 +40,22 @@ struct Manifest<'a> {
 }
 
 impl Metrics {
-    /// Opens what is wanted for a training that begins at iteration `first`, resumed from the snapshot of that if there
-    /// is one. A log of its earlier part is cut off where the snapshot was written, and gets its line if the training
-    /// had ended before that was written.
-    pub(super) fn open(args: &TrainArgs, first: u64, resumed: Option<&str>) -> Result<Self, Error> {
-        let mut metrics = Self::default();
+    /// Opens what is wanted for a training that begins where its solver is, resumed `from` the snapshot of that if there
+    /// is one, and says in the log what runs, how and where. A log of its earlier part is cut off where the snapshot was
+    /// written, and gets its line if the training had ended before that was written.
+    pub(super) fn open(
+        args: &TrainArgs,
+        of: (&TrainReport, &Solver),
+        from: Option<&str>,
+    ) -> Result<Self, Error> {
+        let (mut metrics, first) = (Self::default(), of.1.iteration());
         if let Some(path) = &args.log {
-            let goes_on = args.resume || resumed.is_some();
+            let goes_on = args.resume || from.is_some();
             let (file, has_snapshot) =
                 open_log(path, first, goes_on).map_err(|source| refused(path, source))?;
             metrics.log = Some((path.clone(), file));
-            if let Some(snapshot) = resumed.filter(|_| !has_snapshot) {
+            metrics.manifest(of)?;
+            if let Some(snapshot) = from.filter(|_| !has_snapshot) {
                 metrics.snapshot(first, 0.0, snapshot)?;
             }
         }
@@ -81,7 +86,7 @@ impl Metrics {
             let error = |reason| Err(refused(path, io::Error::other(reason)));
             let text = String::from_utf8_lossy(&read_regular(path).unwrap_or_default()).into_owned();
             let begins_with = |kind| text.starts_with(&format!("{{\"kind\":\"{kind}\""));
-            // Where a training was resumed twice from one place, the line of its snapshot comes first.
+            // An earlier version could write the line of a snapshot first.
             if !begins_with("manifest") && !begins_with("snapshot") {
                 return error("it is not the log of a training");
             }
@@ -96,8 +101,8 @@ impl Metrics {
         Ok(())
     }
 
-    /// What runs, how and where: the first line of a training and of each resumed one.
-    pub(super) fn manifest(&mut self, report: &TrainReport, solver: &Solver) -> Result<(), Error> {
+    /// The first line of a training and of each resumed one.
+    fn manifest(&mut self, (report, solver): (&TrainReport, &Solver)) -> Result<(), Error> {
         let (iteration, seed) = (solver.iteration(), solver.seed());
         let snapshot_prefix = &*solver.spec().snapshot.prefix.to_string_lossy();
         let (version, command) = (env!("CARGO_PKG_VERSION"), command_line());
@@ -153,6 +158,10 @@ fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool
             let Ok(read) = serde_json::from_str::<Value>(line) else { continue };
             // A snapshot is written behind what was done before it; all else of its iteration comes after it.
             let (iteration, is_snapshot) = (read["iteration"].as_u64(), read["kind"] == "snapshot");
+            // Where it is resumed a second time from one place, the manifest of the first goes, and a new one comes.
+            if kept.is_empty() && read["kind"] != "manifest" {
+                continue;
+            }
             has_snapshot |= is_snapshot && iteration == Some(first);
             if iteration.is_some_and(|iteration| iteration < first + u64::from(is_snapshot)) {
                 kept = kept + line.trim_end() + "\n";

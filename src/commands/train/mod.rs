@@ -66,8 +66,7 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     let prepared = prepare(args, notes, at_start, group, &mut console).map_err(nothing)?;
     let Prepared { solver, mini_batch, report, place, snapshot } = prepared;
     let (first, spec) = (solver.iteration(), solver.spec());
-    let mut metrics = Metrics::open(args, first, snapshot.as_deref()).map_err(nothing)?;
-    metrics.manifest(&report, &solver).map_err(nothing)?;
+    let metrics = Metrics::open(args, (&report, &solver), snapshot.as_deref()).map_err(nothing)?;
     let images = mini_batch * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
