@@ -4,6 +4,7 @@ use super::batch::BatchSearch;
 use super::budget::{Budget, Goal};
 use super::inputs::{STAND_IN, in_math, ranks_note, refuse, synthetic, warn};
 use super::origin::Origin;
+use super::ranks::here;
 use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
 use crate::report::{Header, NetReport, Subject};
 use crate::{Console, Error, progress};
@@ -299,7 +300,7 @@ impl Session {
             Device::Cpu(_) => None,
         };
         let gpu = gpu.map(|[free, scratch]| GpuMemory { free, scratch });
-        let memory = MemoryEstimate::new(report, resident, gpu);
+        let memory = MemoryEstimate::new(report, resident, gpu, here(&self.group));
         Ok((run, memory))
     }
 }
