@@ -94,9 +94,11 @@ impl fmt::Display for MemoryEstimate {
         ];
         let parts = parts.iter().filter(|(_, bytes)| *bytes > Bytes::ZERO);
         let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {bytes}")).collect();
-        writeln!(f, "  memory      arena{place} {} = {}", report.arena, parts.join(" + "))?;
+        write!(f, "  memory      arena{place} {} = {}", report.arena, parts.join(" + "))?;
         let unshared = largest.data + largest.diff + largest.saved + largest.scratch + largest.gradients;
-        write!(f, "              ({transient} would be {unshared} if none shared its place)")?;
+        if unshared > largest.transient {
+            write!(f, "\n              ({transient} would be {unshared} if none shared its place)")?;
+        }
         if let Some(GpuMemory { free, scratch }) = self.gpu {
             write!(f, "\n              the GPU has {free} free; ")?;
             write!(f, "scratch of libraries {scratch} is already taken")?;
