@@ -12,7 +12,8 @@ pub struct InitArgs {
     /// Folder to write net.prototxt, solver.prototxt and lists of images into
     #[arg(value_name = "FOLDER")]
     pub folder: PathBuf,
-    /// The images: a folder of class folders, one with folders train and val of these, or a list of paths with labels
+    /// The images: a folder of class folders, one with folders train and val (or valid, validation, test) of these, or
+    /// a list of paths with labels
     #[arg(long, value_name = "SOURCE")]
     pub data: PathBuf,
     /// The net to start from: a model's name, such as resnet18, or a file

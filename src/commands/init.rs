@@ -72,14 +72,15 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
 /// Says what was found and written, and what comes next.
 fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
     let mut console = Console::new(false);
-    let Survey { names, classes, train, validation, unvalidated, unreadable, .. } = survey;
+    let Survey { names, classes, train, validation, own_folder, unvalidated, unreadable, .. } = survey;
+    let of_folder = own_folder.iter().map(|folder| format!(" of {}", folder.display())).collect::<String>();
     if !unvalidated.is_empty() {
         console.warn(format!("classes without an image to validate with: {}", unvalidated.join(", ")));
     }
     unreadable.iter().for_each(|reason| console.warn(format!("left out: {reason}")));
     let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     console.text(escaped(format!(
-        "data  {}: {classes} classes{names}, {} images to train and {} to validate with, {} files left out",
+        "data  {}: {classes} classes{names}, {} images to train and {}{of_folder} to validate with, {} files left out",
         args.data.display(),
         train.1,
         validation.1,

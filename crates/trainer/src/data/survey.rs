@@ -25,6 +25,8 @@ pub struct Survey {
     pub train: (String, usize),
     /// Images to validate with, likewise.
     pub validation: (String, usize),
+    /// The folder that has these, if they have one of their own.
+    pub own_folder: Option<PathBuf>,
     /// The classes that none of these is of, if there are any at all.
     pub unvalidated: Vec<String>,
     /// Files that are left out, and why.
@@ -68,7 +70,7 @@ impl Survey {
         if root.to_str().is_none() {
             return Err(DataError::at(root.display(), "a net cannot hold a name with such characters"));
         }
-        let parts = parts(source, given)?;
+        let (parts, own_folder) = parts(source, given)?;
         if validation.is_some() && !parts[1].is_empty() {
             let reason = "has a folder to validate with, so that no part is to be kept for that";
             return Err(DataError::at(source.display(), reason));
@@ -115,7 +117,7 @@ impl Survey {
         let list = |part: &[Entry]| (part.iter().flat_map(|entry| line(entry, given)).collect(), part.len());
         let (classes, train, validation) = (classes as usize, list(&train), list(&validation));
         let unreadable = unreadable.into_iter().map(|(_, reason)| reason).collect();
-        Ok(Self { root, names, classes, train, validation, unvalidated, unreadable, mean, std })
+        Ok(Self { root, names, classes, train, validation, own_folder, unvalidated, unreadable, mean, std })
     }
 }
 
@@ -124,8 +126,8 @@ fn labels(images: &[Looked]) -> BTreeSet<u32> {
     images.iter().map(|(entry, _)| entry.label).collect()
 }
 
-/// The files to train with, and those to validate with if they have a folder of their own.
-fn parts(source: &Path, root: &Path) -> Result<[Vec<Entry>; 2], DataError> {
+/// The files to train with, and those to validate with if they have a folder of their own, and that.
+fn parts(source: &Path, root: &Path) -> Result<([Vec<Entry>; 2], Option<PathBuf>), DataError> {
     let train = source.join("train");
     let own = VALIDATION.map(|name| source.join(name)).into_iter().find(|folder| folder.is_dir());
     let Some(own) = own.filter(|_| train.is_dir()) else {
@@ -135,7 +137,7 @@ fn parts(source: &Path, root: &Path) -> Result<[Vec<Entry>; 2], DataError> {
         });
         let folder = if is_whole { &train } else { source };
         let entries = if source.is_dir() { folder_entries(folder)? } else { list_entries(source, root)? };
-        return Ok([entries, Vec::new()]);
+        return Ok(([entries, Vec::new()], None));
     };
     let (train, mut held) = (folder_entries(&train)?, folder_entries(&own)?);
     let class = |entry: &Entry| entry.path.parent().and_then(Path::file_name).map(OsStr::to_owned);
@@ -145,7 +147,7 @@ fn parts(source: &Path, root: &Path) -> Result<[Vec<Entry>; 2], DataError> {
         let unknown = || DataError::at(entry.path.display(), "train has no folder of this class");
         entry.label = label.ok_or_else(unknown)?;
     }
-    Ok([train, held])
+    Ok(([train, held], Some(own)))
 }
 
 /// Reads the images of `entries`; those that cannot be used go to `unreadable` with the reason.

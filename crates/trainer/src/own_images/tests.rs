@@ -12,6 +12,7 @@ fn survey(classes: usize) -> Survey {
         classes,
         train: (String::new(), 90),
         validation: (String::new(), 60),
+        own_folder: None,
         unvalidated: Vec::new(),
         unreadable: Vec::new(),
         mean: [100.0, 110.5, 120.0],

@@ -71,6 +71,7 @@ fn a_folder_for_validation_is_used_and_its_classes_are_told_by_name() {
     assert_eq!((survey.train.1, survey.validation.1), (8, 3));
     assert!(look(Some(0.5)).unwrap_err().to_string().contains("has a folder to validate with"));
     assert_eq!(survey.validation.0.lines().next(), Some("valid/dog/0.png 1"));
+    assert_eq!(survey.own_folder, Some(root.path().join("valid")));
     images(&root.path().join("valid"), &[("owl", [1, 2, 3])], 1);
     let error = look(None).unwrap_err().to_string();
     assert!(error.contains("owl/0.png: train has no folder of this class"), "{error}");
