@@ -79,9 +79,16 @@ impl Survey {
         let listed: BTreeSet<u32> = parts[0].iter().map(|entry| entry.label).collect();
         let classes = listed.last().map_or(0, |last| last + 1);
         if let Some(missing) = (0..classes.max(2)).find(|class| !listed.contains(class)) {
-            let reason = format!(
-                "has no images of class {missing} to train with; classes are 0, 1 and so on without a gap"
-            );
+            let numbers = "classes are 0, 1 and so on without a gap";
+            let reason = match (listed.first(), missing) {
+                (None, _) => "lists no images".to_owned(),
+                (Some(first), 0) => format!("its labels begin at {first}; {numbers}"),
+                (_, 1) if classes == 1 => {
+                    let names = class_names(&parts[0], 1);
+                    format!("there is only one class, {}", names.first().map_or("0", String::as_str))
+                }
+                _ => format!("has no images of class {missing} to train with; {numbers}"),
+            };
             return Err(DataError::at(source.display(), reason));
         }
         let [files, own] = [&parts[..], &parts[1..]].map(|parts| parts.iter().map(Vec::len).sum::<usize>());

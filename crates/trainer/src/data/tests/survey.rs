@@ -133,15 +133,22 @@ fn a_class_without_images_is_refused() {
     let root = tempfile::tempdir().unwrap();
     images(root.path(), &TWO, 2);
     let list = root.path().join("list");
-    fs::write(&list, "cat/0.png 1\ncat/1.png 1\ndog/0.png 2\ndog/1.png 2\n").unwrap();
     fs::create_dir(root.path().join("cow")).unwrap();
     fs::write(root.path().join("cow/0.png"), "no image").unwrap();
     let one = root.path().join("one");
     images(&one, &TWO[..1], 2);
     let refused = |source| Survey::new(source, (None, 1), false, |_| ()).unwrap_err().to_string();
-    for (source, class) in [(&list, 0), (&one, 1)] {
-        let error = refused(source);
-        assert!(error.contains(&format!("has no images of class {class} to train with")), "{error}");
+    assert!(refused(&one).ends_with("one: there is only one class, cat"), "{}", refused(&one));
+    let numbers = "classes are 0, 1 and so on without a gap";
+    for (lines, reason) in [
+        ("cat/0.png 1\ndog/0.png 2\n", format!("its labels begin at 1; {numbers}")),
+        ("cat/0.png 0\ndog/0.png 2\n", format!("has no images of class 1 to train with; {numbers}")),
+        ("cat/0.png 0\ncow/0.png 0\n", "there is only one class, 0".to_owned()),
+        ("\n", "lists no images".to_owned()),
+    ] {
+        fs::write(&list, lines).unwrap();
+        let error = refused(&list);
+        assert!(error.ends_with(&format!("list: {reason}")), "{error}");
     }
     fs::remove_dir_all(&one).unwrap();
     // One in the middle, and the last one.
