@@ -44,15 +44,15 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     let fitting = |recipe: &Recipe| -> Result<_, Error> {
         let (net, new) = recipe.net(&survey, &template, &text).map_err(Error::Refused)?;
         let built = build(&file(FILES[0]), &net)?;
-        weights.copied(&built)?;
-        Ok((net, new, built))
+        let copied = weights.copied(&built)?;
+        Ok((net, new, built, copied))
     };
     let made = fitting(&recipe).or_else(|error| {
         // The weights may be for grey images.
         recipe.is_grey = recipe.is_tuned;
         fitting(&recipe).map_err(|_| error)
     });
-    let (net, new, built) = made.map_err(|error| {
+    let (net, new, built, copied) = made.map_err(|error| {
         let (reason, place) = (error.to_string(), file(FILES[0]).display().to_string());
         // The line of a file that is not written tells nobody anything.
         let rest = reason.strip_prefix(&place).and_then(|rest| Some(rest.split_once(": ")?.1));
@@ -63,6 +63,15 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     let contents = [&net, &solver, &survey.train.0, &survey.validation.0];
     for (name, contents) in FILES.iter().zip(contents).filter(|(_, contents)| !contents.is_empty()) {
         write(&file(name), contents.clone().into_bytes())?;
+    }
+    let afresh: Vec<_> = copied.initialised.iter().filter(|layer| !new.contains(layer)).collect();
+    if let (Some(file), Some(first)) = (copied.files.first(), afresh.first()) {
+        let known = file.copied.len();
+        Console::new(false).warn(format!(
+            "{} has weights for {known} of the {} layers that are not new: the others begin afresh, {first} among them",
+            file.file,
+            known + afresh.len()
+        ));
     }
     let millions = built.learned() as f64 / 1e6;
     let new = new.join(", ");

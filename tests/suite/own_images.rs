@@ -173,6 +173,12 @@ fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
         "init second/first --data pictures --like tiny.prototxt --weights first/solver_iter_1.safetensors";
     let said = folder.succeed(again);
     assert!(said.contains("new: fc_first_2\n"), "the weights have another fc_first: {said}");
+    folder.write("longer.prototxt", NET.replace("'conv2'", "'conv4'").replace("'bn3'", "'bn4'"));
+    let longer = again.replace("second/first", "longer").replace("tiny.", "longer.");
+    let warned = text(&folder.run(&longer).stderr);
+    let sentence = "warning: first/solver_iter_1.safetensors has weights for 4 of the 6 layers that are not new: the others \
+                    begin afresh, conv4 among them\n";
+    assert!(warned.contains(sentence), "{warned}");
     let net = text(&folder.read("tuned/net.prototxt"));
     assert!(net.contains("mean_value: 100.000\n") && net.contains("scale: 0.01\n"), "{net}");
     let rate =
