@@ -50,8 +50,8 @@ pub use solver::{NetSource, SnapshotSpec, SolverSpec, TestSpec};
 pub use state::{NetState, Phase, StateRule};
 pub use windows::{ConvolutionParams, InnerProductParams, PoolingMethod, PoolingParams};
 
-/// Where `path`, as written in `file`, is: beside that file if it is there, else relative to the current directory.
+/// Where `path`, as written in `file`, is: beside that file, unless it is only there relative to the current directory.
 pub fn resolve(file: &Path, path: impl AsRef<Path>) -> PathBuf {
     let beside = file.parent().unwrap_or(Path::new("")).join(&path);
-    if beside.exists() { beside } else { path.as_ref().to_owned() }
+    if beside.exists() || !path.as_ref().exists() { beside } else { path.as_ref().to_owned() }
 }

@@ -53,7 +53,7 @@ impl NetSpec {
         self.for_state(&NetState::phase(phase))
     }
 
-    /// Where a file that the net names is: beside the net file, or else relative to the current directory.
+    /// Where a file that the net names is: beside the net file, unless it is only there relative to the current directory.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         super::resolve(&self.file, path)
     }

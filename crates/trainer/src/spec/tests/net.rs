@@ -226,7 +226,8 @@ fn paths_are_looked_for_beside_the_file_first() {
     std::fs::write(folder.path().join("list.txt"), "").unwrap();
     let spec = NetSpec::parse(&file, "layer { type: 'ReLU' bottom: 'x' top: 'y' }").unwrap();
     assert_eq!(spec.resolve("list.txt"), folder.path().join("list.txt"));
-    assert_eq!(spec.resolve("elsewhere.txt"), Path::new("elsewhere.txt"));
+    assert_eq!(spec.resolve("Cargo.toml"), Path::new("Cargo.toml"), "in the current directory");
+    assert_eq!(spec.resolve("nowhere.txt"), folder.path().join("nowhere.txt"));
 }
 
 #[test]

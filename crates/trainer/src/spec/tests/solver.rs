@@ -17,7 +17,7 @@ fn error(text: &str) -> String {
 fn a_solver_has_caffes_defaults() {
     let spec = solver(LEAST);
     assert_eq!(spec.warnings, []);
-    assert_eq!(spec.train_net, NetSource::File(PathBuf::from("net.prototxt")));
+    assert_eq!(spec.train_net, NetSource::File(PathBuf::from("folder/net.prototxt")));
     assert_eq!((spec.tests.len(), spec.test_interval, spec.test_initialization), (0, 0, true));
     assert_eq!((spec.display, spec.average_loss, spec.iter_size, spec.max_iter), (0, 1, 1, 10));
     assert_eq!((spec.momentum, spec.weight_decay, spec.clip_gradients), (0.0, 0.0, None));
@@ -202,7 +202,7 @@ fn nets_for_training_and_testing() {
          test_state {{ stage: 'x' }} test_state {{ level: 3 }} train_state {{ stage: 'y' }} {rest}"
     ));
     let tests: Vec<_> = spec.tests.iter().map(|test| (&test.net, test.iterations)).collect();
-    let file = |name: &str| NetSource::File(PathBuf::from(name));
+    let file = |name: &str| NetSource::File(Path::new("folder").join(name));
     assert_eq!(spec.train_net, file("train"));
     assert_eq!(tests, [(&file("a"), 1), (&file("b"), 2)]);
     assert_eq!((&spec.tests[0].state.stages[..], spec.tests[1].state.level), (&["x".to_owned()][..], 3));
