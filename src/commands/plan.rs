@@ -5,7 +5,7 @@ use super::inputs::{in_math, net_spec, refuse};
 use super::list::list;
 use super::origin::Origin;
 use super::setup::{Planned, Recorded, Request, Session, verify};
-use crate::args::{Link, NetArgs, PlanArgs, ShapeArgs};
+use crate::args::{Link, NetArgs, PlanArgs, ShapeArgs, required};
 use crate::report::{Header, ShapesReport, Subject};
 use crate::shapes::{ShapeSpec, read_csv};
 use crate::{Console, Error};
@@ -56,7 +56,7 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
     check(args.trace.iter().chain(&args.plot))?;
     // Of a net, `--batch` may be max.
     let batch = if args.shapes.is_given() { args.net.samples()? } else { None };
-    match convolutions(&args.shapes, batch)? {
+    match convolutions(&args.shapes, &args.net, batch)? {
         Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
         None => plan_net(args, notes, &mut console),
     }
@@ -172,11 +172,14 @@ fn plan_shapes(
 /// The convolutions that are given instead of a net, and where they stand; all at `batch`, if that is given.
 pub(super) fn convolutions(
     args: &ShapeArgs,
+    net: &NetArgs,
     batch: Option<usize>,
 ) -> Result<Option<(String, Vec<ShapeSpec>)>, Error> {
     let (source, mut convolutions) = match &args.csv {
         Some(file) => (file.display().to_string(), read_csv(file)?),
-        None if args.conv.is_empty() => return Ok(None),
+        None if args.conv.is_empty() => {
+            return required(&net.model, "--conv SHAPE, --csv FILE or --model").map(|_| None);
+        }
         None => ("the command line".to_owned(), numbered(&args.conv)),
     };
     if let Some(batch) = batch.and_then(|batch| u32::try_from(batch).ok()) {

@@ -68,6 +68,7 @@ fn shapes_are_planned_without_a_net() {
         .collect();
     assert_eq!(layers, ["conv", "second"]);
     refused(&folder, "plan --conv n=2,c=3", &["--conv", "h= is missing"]);
+    refused(&folder, "plan", &["--conv SHAPE, --csv FILE or --model FILE is missing"]);
     refused(&folder, "plan --conv n=2,c=1,h=1048576,k=1024,r=1", &["more than any machine holds"]);
     refused(&folder, "plan --conv n=100,c=64,h=8192,k=64,r=1", &["this machine has"]);
 }
