@@ -180,9 +180,14 @@ fn unknown(name: &str) -> String {
     }
     let advice = match nearest(name) {
         Some(nearest) => format!("did you mean {nearest}?"),
-        None => format!("the types are {}", LayerKind::TYPES.join(", ")),
+        None => format!("the types are {}", offered().collect::<Vec<_>>().join(", ")),
     };
     format!("layer type '{name}' is not known; {advice}")
+}
+
+/// The types that a net file has a reason to name: the others are made where a layer needs them.
+fn offered() -> impl Iterator<Item = &'static str> {
+    LayerKind::TYPES.into_iter().filter(|name| !["Convert", "Objective"].contains(name))
 }
 
 /// A type's name without what notations differ in: `INNER_PRODUCT` is `InnerProduct`.
@@ -193,6 +198,6 @@ pub(super) fn spelling(name: &str) -> String {
 /// The type whose name differs least from `name`, among those of which at most a third of the letters differ.
 fn nearest(name: &str) -> Option<&'static str> {
     let distance = |candidate: &&str| strsim::levenshtein(&spelling(name), &spelling(candidate));
-    let near = LayerKind::TYPES.into_iter().filter(|candidate| distance(candidate) * 3 <= candidate.len());
+    let near = offered().filter(|candidate| distance(candidate) * 3 <= candidate.len());
     near.min_by_key(distance)
 }

@@ -62,7 +62,9 @@ fn a_type_that_is_not_known_is_no_error_where_the_layer_has_no_part() {
     ] {
         assert_eq!(reason(name), format!("layer type '{name}' is not known; did you mean {meant}?"));
     }
-    assert!(reason("Permute").contains("'Permute' is not known; the types are Input, DummyData, "));
+    let types = reason("Permute");
+    assert!(types.contains("'Permute' is not known; the types are Input, DummyData, "), "{types}");
+    assert!(!types.contains("Objective"), "only a net that is built has it: {types}");
     assert_eq!(reason("Deconvolution"), "Caffe's layer type Deconvolution is not supported");
 }
 
