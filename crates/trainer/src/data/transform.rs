@@ -219,11 +219,11 @@ impl Transform {
                 Err(format!("the image has {channels} channels where {out_channels} are expected"))
             }
             Some(crop) if height < crop || width < crop => {
-                Err(format!("the image is {height}x{width}, too small for crop_size {crop}"))
+                Err(format!("the image is {width}x{height} (width x height), too small for crop_size {crop}"))
             }
             None if [height, width] != [out_height, out_width] => Err(format!(
-                "the image is {height}x{width} where {out_height}x{out_width} is expected; resize all images to one size \
-                 (new_height, new_width) or crop them (crop_size)"
+                "the image is {width}x{height} (width x height) where {out_width}x{out_height} is expected; resize all \
+                 images to one size (new_height, new_width) or crop them (crop_size)"
             )),
             _ if self.has_mean_image() && [c, h, w] != found => {
                 Err(format!("the image is {channels}x{height}x{width} but the mean image is {c}x{h}x{w}"))

@@ -287,7 +287,10 @@ fn unreadable_images_are_errors_with_file_and_line() {
             .collect::<Vec<_>>()
     };
     assert!(list(32)[0].is_ok() && list(32)[1].is_err());
-    let small = format!("{}: the image is 32x32, too small for crop_size 33", at("ok.png").display());
+    let small = format!(
+        "{}: the image is 32x32 (width x height), too small for crop_size 33",
+        at("ok.png").display()
+    );
     assert_eq!(list(33)[0], Err(small));
     let set = ImageData::open_list(&at("list.txt"), folder.path(), true).unwrap();
     read(&set, 0).unwrap();

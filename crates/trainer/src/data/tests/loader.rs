@@ -192,7 +192,7 @@ fn impossible_loaders_are_refused() {
     };
     assert_eq!(error(&TransformParams::default(), 0), "no mini-batch of 0 can be made from 5 samples");
     let crop = TransformParams { crop_size: Some(5), ..TransformParams::default() };
-    assert_eq!(error(&crop, 2), "the image is 4x5, too small for crop_size 5");
+    assert_eq!(error(&crop, 2), "the image is 5x4 (width x height), too small for crop_size 5");
 }
 
 #[test]

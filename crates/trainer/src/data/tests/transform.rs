@@ -98,7 +98,7 @@ fn a_mean_image_is_cropped_with_the_image_and_not_mirrored() {
 fn misfits_are_named() {
     let cropping = TransformParams { crop_size: Some(4), ..TransformParams::default() };
     let error = Transform::new(&cropping, [1, 8, 3], Phase::Test).err().unwrap().to_string();
-    assert_eq!(error, "the image is 8x3, too small for crop_size 4");
+    assert_eq!(error, "the image is 3x8 (width x height), too small for crop_size 4");
     for zero in [
         TransformParams { crop_size: Some(0), ..TransformParams::default() },
         TransformParams { resize: Some(0), ..TransformParams::default() },
@@ -113,12 +113,15 @@ fn misfits_are_named() {
     };
     assert_eq!(misfit(&cropping, [3, 4, 9]), Ok(()));
     let small = misfit(&cropping, [3, 3, 9]).unwrap_err();
-    assert_eq!(small, "the image is 3x9, too small for crop_size 4");
+    assert_eq!(small, "the image is 9x3 (width x height), too small for crop_size 4");
     let grey = misfit(&cropping, [1, 8, 8]).unwrap_err();
     assert_eq!(grey, "the image has 1 channels where 3 are expected");
     let plain = TransformParams::default();
     let wide = misfit(&plain, [3, 8, 9]).unwrap_err();
-    assert!(wide.starts_with("the image is 8x9 where 8x8 is expected; resize all images"), "{wide}");
+    assert!(
+        wide.starts_with("the image is 9x8 (width x height) where 8x8 is expected; resize all images"),
+        "{wide}"
+    );
     let resizing = TransformParams { resize: Some(8), ..plain };
     assert_eq!(misfit(&resizing, [3, 2, 9]), Ok(()));
 }
