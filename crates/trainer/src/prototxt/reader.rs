@@ -285,8 +285,13 @@ impl<'s> Reader<'s> {
         self.ensure(name, given == 0 || given == count, message)
     }
 
+    /// The field `name` is missing, or misspelt as one that nothing has read.
     pub(crate) fn missing(&self, name: &str) -> SpecError {
-        self.error(self.line, format!("{} is missing", self.full(name)))
+        let distance = |field: &&Field| strsim::levenshtein(&field.name, name);
+        let unread = (0..self.known.len()).filter(|&at| !self.known[at]).map(|at| &self.fields[at]);
+        let near = unread.filter(|field| distance(field) * 3 <= name.len()).min_by_key(distance);
+        let near = near.map(|field| format!("; line {} has {}", field.line, field.name)).unwrap_or_default();
+        self.error(self.line, format!("{} is missing{near}", self.full(name)))
     }
 
     /// An error about the owner, in the line of the field `name`, or of the message if there is no such field.

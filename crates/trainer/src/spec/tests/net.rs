@@ -43,6 +43,11 @@ fn layers_refuse_what_cannot_work() {
         assert_eq!(message, format!("net.prototxt:{line}: layer 'l': {expected}"), "{kind} {fields}");
     }
     assert_eq!(net_error("layer { name: 'l' }"), "net.prototxt:1: layer 'l': type is missing");
+    let misspelt = "layer { name: 'l' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param {\n num_ouput: 3 } }";
+    assert_eq!(
+        net_error(misspelt),
+        "net.prototxt:1: layer 'l': inner_product_param.num_output is missing; line 2 has num_ouput"
+    );
     assert_eq!(net_error("name: 'empty'"), "net.prototxt:1: the net: there is no layer in it");
     assert_eq!(net_error("\nlayer: 1"), "net.prototxt:2: layer is 1, expected a message in { }");
 }
