@@ -3,6 +3,7 @@
 use super::draw::{refused, write};
 use super::inputs::STAND_IN;
 use crate::{Console, Error, args::InitArgs, console::escaped, models::read_template, progress};
+use figures::counted;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use tensor::Device;
@@ -89,11 +90,11 @@ fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
     unreadable.iter().for_each(|reason| console.warn(format!("left out: {reason}")));
     let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     console.text(escaped(format!(
-        "data  {}: {classes} classes{names}, {} images to train and {}{of_folder} to validate with, {} files left out",
+        "data  {}: {classes} classes{names}, {} to train and {}{of_folder} to validate with, {} left out",
         args.data.display(),
-        train.1,
+        counted(train.1, "image"),
         validation.1,
-        unreadable.len(),
+        counted(unreadable.len(), "file"),
     )))?;
     let [net_file, solver] = [FILES[0], FILES[1]].map(|name| args.folder.join(name));
     let word = |path: &Path| match path.display().to_string() {

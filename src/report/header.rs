@@ -121,7 +121,7 @@ impl DataReport {
                 "synthetic images (--synthetic)".to_owned()
             }
             Some(Data(params)) => file(&params.source),
-            Some(ImageData(params)) if is_given => format!("{} images", params.images.len()),
+            Some(ImageData(params)) if is_given => counted(params.images.len(), "image"),
             Some(ImageData(params)) => format!("images of {}", file(&params.source)),
             Some(DummyData(_)) => "the net's DummyData".to_owned(),
             _ => "random numbers in the net's inputs".to_owned(),
@@ -145,7 +145,7 @@ impl fmt::Display for DataReport {
         let unopened = if self.unopened { " (not opened)" } else { "" };
         write!(f, "{}{unopened}, {}", self.source, self.shape)?;
         let Some(DataSummary { images, classes, class_names, .. }) = &self.opened else { return Ok(()) };
-        write!(f, ": {images} images of {classes} classes")?;
+        write!(f, ": {} of {classes} classes", counted(*images, "image"))?;
         let names = &class_names[..class_names.len().min(*classes)];
         match names {
             [] => Ok(()),

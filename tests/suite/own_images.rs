@@ -102,7 +102,7 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
         "warning: left out: pictures/disc-plain/notes.txt: the file is neither JPEG nor PNG\n"
     );
     for part in [
-        "3 classes (disc-plain, square-stripes, triangle-fine), 54 images to train and 6 to validate with, 1 files left out",
+        "3 classes (disc-plain, square-stripes, triangle-fine), 54 images to train and 6 to validate with, 1 file left out",
         "new: fc_shapes",
         "next  microbatch train --solver shapes/solver.prototxt",
     ] {

@@ -268,7 +268,8 @@ impl Training<'_> {
             let best = self.solver.best().unwrap_or(0);
             self.has_converged = true;
             self.say(&format!(
-                "No test has found a lower loss than that of iteration {best} in {since} tests"
+                "No test has found a lower loss than that of iteration {best} in {}",
+                figures::counted(since as usize, "test")
             ))?;
         }
         Ok(())
