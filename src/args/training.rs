@@ -14,7 +14,7 @@ pub struct TrainArgs {
     /// Resume from this solver state
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     pub snapshot: Option<PathBuf>,
-    /// Resume from the snapshot of the prefix that was written last and is whole, if there is one
+    /// Resume from the newest snapshot of the prefix that is whole, if there is one
     #[arg(long, conflicts_with_all = ["snapshot", "no_snapshot"])]
     pub resume: bool,
     /// Start from these weights, our own, PyTorch's as safetensors, or a caffemodel: layers of the same names are

@@ -85,13 +85,21 @@ fn the_newest_snapshot_that_is_whole_is_resumed_and_a_damaged_one_is_named() {
     }
     // Weights alone are no snapshot.
     fs::remove_file(folder.path("s/small_iter_12.solverstate.safetensors")).unwrap();
+    let refused = folder.run(&format!("{train} --resume"));
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("s/small_iter_6.solverstate.safetensors was written after s/small_iter_12"),
+        "{error}"
+    );
+    std::fs::remove_file(folder.path("s/small_iter_12.solverstate.safetensors")).unwrap();
     let said = folder.succeed(&format!("{train} --resume"));
     assert!(said.contains("\nIteration 6, loss = "), "{said}");
 }
 
 /// An earlier training under the prefix may have gone further than the one that is resumed.
 #[test]
-fn what_was_written_last_is_resumed_whatever_its_iteration() {
+fn what_is_newer_but_not_so_far_is_not_resumed_in_silence() {
     let folder = Folder::new();
     let train = "train --solver solver.prototxt --snapshot-prefix s/small --no-test";
     folder.succeed(train);

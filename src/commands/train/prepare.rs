@@ -39,7 +39,7 @@ pub(super) fn prepare(
     spec.share = group.share();
     let (snapshot, damaged) = group.from_leader(|| {
         Ok::<_, Error>(match args.resume {
-            true => newest(&spec.snapshot.prefix),
+            true => newest(&spec.snapshot.prefix)?,
             false => (args.snapshot.clone(), Vec::new()),
         })
     })?;

@@ -54,8 +54,7 @@ impl SnapshotPlace {
         };
         let there = there.map(|are| {
             format!(
-                "{are} there from an earlier training; snapshots of the same iterations will replace theirs, and \
-                 --resume takes what was written last"
+                "{are} there from an earlier training; snapshots of the same iterations will replace theirs"
             )
         });
         let doubt = self.doubt.as_ref().map(|doubt| {
@@ -100,21 +99,33 @@ fn iterations(prefix: &Path) -> BTreeSet<u64> {
     entries.filter_map(|entry| iteration(&stem, entry.file_name().to_str()?)).collect()
 }
 
-/// The solver state of the whole snapshot of `prefix` that was written last, if any, and what is wrong with later ones, a
-/// sentence each.
-pub fn newest(prefix: &Path) -> (Option<PathBuf>, Vec<String>) {
+/// The solver state of the newest whole snapshot of `prefix`, if any, and what is wrong with newer ones, a sentence each.
+///
+/// # Errors
+/// An earlier training went further than the one that wrote last.
+pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), SnapshotError> {
     let mut damaged = Vec::new();
-    let mut states: Vec<PathBuf> = iterations(prefix).iter().map(|&at| state_path(prefix, at)).collect();
-    // An earlier training may have gone further. Of one time, which may be as coarse as seconds, the furthest is last.
-    states.sort_by_cached_key(|path| fs::metadata(path).and_then(|file| file.modified()).ok());
     // Weights alone are those of a training that ended between its two files.
-    for path in states.into_iter().rev().filter(|path| path.exists()) {
-        match check(&path) {
-            Ok(()) => return (Some(path), damaged),
-            Err(error) => damaged.push(error.to_string()),
+    let states = iterations(prefix).into_iter().map(|at| state_path(prefix, at)).filter(|path| path.exists());
+    let states: Vec<PathBuf> = states.collect();
+    let mut by_time = states.clone();
+    // Of one time, which may be as coarse as seconds, the furthest is the last.
+    by_time.sort_by_cached_key(|path| fs::metadata(path).and_then(|file| file.modified()).ok());
+    while let Some(path) = by_time.pop() {
+        if let Err(error) = check(&path) {
+            damaged.push(error.to_string());
+            continue;
         }
+        let further =
+            states.iter().rev().take_while(|other| **other != path).find(|other| check(other).is_ok());
+        return further.map_or(Ok((Some(path.clone()), damaged)), |further| {
+            let [path, further] = [&path, further].map(|path| path.display());
+            Err(SnapshotError::Refused(format!(
+                "{path} was written after {further}: move the one of another training away, or name one by --snapshot"
+            )))
+        });
     }
-    (None, damaged)
+    Ok((None, damaged))
 }
 
 /// Whether a solver state and its weights are whole.

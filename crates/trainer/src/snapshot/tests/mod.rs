@@ -379,8 +379,7 @@ fn snapshots_that_are_there_are_said_and_what_the_dead_left_is_removed() {
     assert_eq!(left, [".lenet2_iter_7.safetensors.4711-0.tmp"]);
     let notes = |first| place.notes(first);
     let prefix = prefix.display();
-    let sentence = "there from an earlier training; snapshots of the same iterations will replace theirs, and --resume \
-                    takes what was written last";
+    let sentence = "there from an earlier training; snapshots of the same iterations will replace theirs";
     assert_eq!(notes(0), [format!("{prefix}_iter_5 to 20 are {sentence}")]);
     assert_eq!(notes(5), [format!("{prefix}_iter_20 is {sentence}")]);
     assert_eq!(notes(20), [""; 0]);
