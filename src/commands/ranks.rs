@@ -5,12 +5,6 @@ use std::thread;
 use tensor::Cpu;
 use trainer::{Group, group::Launched};
 
-/// How many ranks of `group` are threads of this process: all of them, unless a launcher has started it.
-pub(super) fn here(group: &Group) -> u64 {
-    let launched = Launched::find(|name| std::env::var(name).ok());
-    if matches!(launched, Ok(None)) { group.share().ranks as u64 } else { 1 }
-}
-
 /// Does `body` on each of the devices that `args` name, as the ranks of a group; the first one's result is that of all.
 pub(super) fn on_each<A: Clone + Send + Sync>(
     args: &A,

@@ -4,7 +4,6 @@ use super::batch::BatchSearch;
 use super::budget::{Budget, Goal};
 use super::inputs::{STAND_IN, in_math, ranks_note, refuse, synthetic, warn};
 use super::origin::Origin;
-use super::ranks::here;
 use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
 use crate::report::{Header, NetReport, Subject};
 use crate::{Console, Error, progress};
@@ -300,7 +299,7 @@ impl Session {
             Device::Cpu(_) => None,
         };
         let gpu = gpu.map(|[free, scratch]| GpuMemory { free, scratch });
-        let memory = MemoryEstimate::new(report, resident, gpu, here(&self.group));
+        let memory = MemoryEstimate::new(report, resident, gpu);
         Ok((run, memory))
     }
 }

@@ -20,8 +20,6 @@ pub struct MemoryEstimate {
     pub run_peak: Option<Bytes>,
     /// Where the arena is a GPU's: how its memory stands.
     pub gpu: Option<GpuMemory>,
-    /// How many ranks this process has, each with such a run.
-    pub ranks: u64,
 }
 
 /// A GPU's memory just before the arena is allocated.
@@ -40,26 +38,24 @@ impl MemoryEstimate {
         report: &MemoryReport,
         [at_start, resident, peak]: [Option<Bytes>; 3],
         gpu: Option<GpuMemory>,
-        ranks: u64,
     ) -> Self {
-        let [host, arena] = [report.host, report.arena].map(|bytes| Bytes(bytes.0.saturating_mul(ranks)));
         // Data sets are read when a net is built, the mini-batches prepared ahead come with the first iteration. What
         // was resident before the nets plus all host memory counts both, what is resident now only the former, but
         // with code and tables that were not there before: the larger of the two is right.
-        let outside = resident.max(at_start.map(|bytes| bytes + host));
+        let outside = resident.max(at_start.map(|bytes| bytes + report.host));
         // Of host memory nothing is foretold beside a GPU: its driver's part grows with code that is loaded later.
-        let run_peak = outside.filter(|_| gpu.is_none()).map(|outside| outside + arena);
+        let run_peak = outside.filter(|_| gpu.is_none()).map(|outside| outside + report.arena);
         let expected_peak = run_peak.max(peak.filter(|_| run_peak.is_some()));
-        Self { report: report.clone(), resident, expected_peak, run_peak, gpu, ranks }
+        Self { report: report.clone(), resident, expected_peak, run_peak, gpu }
     }
 
     /// The same for a run that first restores parameters and history from files, which then lie beside the arena.
     #[must_use]
     pub fn restoring(mut self) -> Self {
-        let each = self.report.arena + self.report.parameters + self.report.history;
+        let restored = self.report.parameters + self.report.history;
         // The arena was zeroed: all of it is resident.
         let resident = self.resident.filter(|_| self.run_peak.is_some());
-        let peak = resident.map(|resident| resident + Bytes(each.0.saturating_mul(self.ranks)));
+        let peak = resident.map(|resident| resident + self.report.arena + restored);
         self.expected_peak = self.expected_peak.max(peak);
         self.run_peak = self.run_peak.max(peak);
         self
@@ -109,9 +105,6 @@ impl fmt::Display for MemoryEstimate {
             return Ok(());
         };
         write!(f, ", already resident {resident}, expected peak {run}")?;
-        if self.ranks > 1 {
-            write!(f, " of all {} ranks", self.ranks)?;
-        }
         if peak > run { write!(f, " ({peak} was taken before)") } else { Ok(()) }
     }
 }
@@ -140,12 +133,10 @@ mod tests {
     fn files_that_are_restored_lie_beside_the_whole_arena() {
         let [parameters, history, arena, held] = [40, 45, 150, 14].map(Bytes);
         let report = MemoryReport { parameters, history, arena, ..MemoryReport::default() };
-        let peak = |gpu, ranks| {
-            MemoryEstimate::new(&report, [None, Some(held), None], gpu, ranks).restoring().expected_peak
-        };
-        assert_eq!(peak(None, 1), Some(Bytes(14 + 150 + 85)));
-        assert_eq!(peak(None, 2), Some(Bytes(14 + 2 * (150 + 85))));
+        let peak =
+            |gpu| MemoryEstimate::new(&report, [None, Some(held), None], gpu).restoring().expected_peak;
+        assert_eq!(peak(None), Some(Bytes(14 + 150 + 85)));
         let gpu = GpuMemory { free: Bytes(1), scratch: Bytes(0) };
-        assert_eq!(peak(Some(gpu), 1), None, "the arena is the GPU's");
+        assert_eq!(peak(Some(gpu)), None, "the arena is the GPU's");
     }
 }
