@@ -65,10 +65,11 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     for (name, contents) in FILES.iter().zip(contents).filter(|(_, contents)| !contents.is_empty()) {
         write(&file(name), contents.clone().into_bytes())?;
     }
+    let mut console = Console::new(false);
     let afresh: Vec<_> = copied.initialised.iter().filter(|layer| !new.contains(layer)).collect();
     if let (Some(file), Some(first)) = (copied.files.first(), afresh.first()) {
         let known = file.copied.len();
-        Console::new(false).warn(format!(
+        console.warn(format!(
             "{} has weights for {known} of the {} layers that are not new: the others begin afresh, {first} among them",
             file.file,
             known + afresh.len()
@@ -76,12 +77,12 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     }
     let millions = built.learned() as f64 / 1e6;
     let new = new.join(", ");
-    tell(args, &survey, &format!("{millions:.2} million parameters, images of {side}x{side}, new: {new}"))
+    let net = format!("{millions:.2} million parameters, images of {side}x{side}, new: {new}");
+    tell(args, &survey, &net, &mut console)
 }
 
 /// Says what was found and written, and what comes next.
-fn tell(args: &InitArgs, survey: &Survey, net: &str) -> Result<(), Error> {
-    let mut console = Console::new(false);
+fn tell(args: &InitArgs, survey: &Survey, net: &str, console: &mut Console) -> Result<(), Error> {
     let Survey { names, classes, train, validation, own_folder, unvalidated, unreadable, .. } = survey;
     let of_folder = own_folder.iter().map(|folder| format!(" of {}", folder.display())).collect::<String>();
     if !unvalidated.is_empty() {
