@@ -118,12 +118,11 @@ pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), SnapshotE
         }
         let further =
             states.iter().rev().take_while(|other| **other != path).find(|other| check(other).is_ok());
-        return further.map_or(Ok((Some(path.clone()), damaged)), |further| {
-            let [path, further] = [&path, further].map(|path| path.display());
-            Err(SnapshotError::Refused(format!(
-                "{path} was written after {further}: move the one of another training away, or name one by --snapshot"
-            )))
-        });
+        let Some(further) = further else { return Ok((Some(path), damaged)) };
+        let [path, further] = [&path, further].map(|path| path.display());
+        return Err(SnapshotError::Refused(format!(
+            "{path} was written after {further}: move the one of another training away, or name one by --snapshot"
+        )));
     }
     Ok((None, damaged))
 }
