@@ -59,20 +59,20 @@ impl Arena {
 
     /// The same in the memory of `device`.
     pub fn on(device: &Device, len: usize) -> Result<Self, MemoryError> {
-        match device {
-            Device::Cpu(_) => Self::new(len),
-            Device::Cuda(cuda) => {
-                let mut arena = Self::unset(cuda.stream(), len)?;
-                arena.set(arena.all(), 0)?;
-                Ok(arena)
-            }
-        }
+        Self::among(1, device, len)
     }
 
-    /// `len` bytes of the memory of `stream`'s GPU, rounded up likewise, with the contents that it had before.
+    /// The same in the memory of a rank's `device`; GPUs of the other ranks can read it, where there is a way.
+    pub fn among(ranks: usize, device: &Device, len: usize) -> Result<Self, MemoryError> {
+        let Device::Cuda(cuda) = device else { return Self::new(len) };
+        let mut arena = Self(Memory::Device(DeviceMemory::new(cuda.stream(), len, ranks)?));
+        arena.set(arena.all(), 0)?;
+        Ok(arena)
+    }
+
+    /// The same in the memory of `stream`'s GPU, with the contents that it had before.
     pub fn unset(stream: &Stream, len: usize) -> Result<Self, CudaError> {
-        let len = len.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX);
-        DeviceMemory::new(stream, len).map(|memory| Self(Memory::Device(memory)))
+        DeviceMemory::new(stream, len, 1).map(|memory| Self(Memory::Device(memory)))
     }
 
     /// The number of bytes.

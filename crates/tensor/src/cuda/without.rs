@@ -82,13 +82,13 @@ never! {
         { pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Done };
     pub Communicator
         { pub fn unique_id() -> Result<Vec<u8>, CudaError> }
-        { pub fn new(_: &Cuda, _: &[u8], _: usize, _: usize) -> Result<Self, CudaError> }
+        { pub unsafe fn new(_: &Cuda, _: &[u8], _: (usize, usize), _: View<'_>) -> Result<Self, CudaError> }
         { pub unsafe fn sum(&self, _: &Stream, _: Option<View<'_>>, _: ViewMut<'_>) -> Done }
         { pub fn abort(&self) };
     pub CudaGraph
         { pub unsafe fn replay(&mut self) -> Done };
     pub(crate) DeviceMemory [pub(crate) stream: Stream]
-        { pub(crate) fn new(_: &Stream, _: usize) -> Result<Self, CudaError> }
+        { pub(crate) fn new(_: &Stream, _: usize, _: usize) -> Result<Self, CudaError> }
         { pub(crate) fn len(&self) -> usize }
         { pub(crate) fn address(&self) -> Address };
 }

@@ -76,13 +76,13 @@ impl NetRun {
     pub fn start(self, seed: u64) -> Result<Execution, NetError> {
         let Self { mut nets, plans, layout, group, .. } = self;
         let device = nets[0].device().clone();
-        let arena = Arena::on(&device, layout.bytes())?;
+        let arena = Arena::among(group.share().ranks, &device, layout.bytes())?;
         let slab_bytes = layout.report.nets.iter().map(|net| net.slab.0 as usize).max();
         let slab = Slab::new(&device, slab_bytes.unwrap_or(0))?;
         nets.iter_mut().for_each(|net| net.filled.fill(false));
         let mut running = Execution {
             recordings: Vec::new(),
-            reduction: Reduction::new(&device, group)?,
+            reduction: Reduction::new(&device, group, &arena)?,
             number: Setting::new(&device)?,
             rates: Setting::new(&device)?,
             state: Arena::on(&device, StepState::SPACE.bytes())?,

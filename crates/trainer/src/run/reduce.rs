@@ -1,6 +1,7 @@
 //! The sum of all ranks' gradients while the backward pass goes on.
 
-use crate::{error::NetError, group::Group, net::layout::ParamSpans};
+use crate::group::{Group, Share};
+use crate::{error::NetError, net::layout::ParamSpans};
 use cudnn_layers::update::{self, StepState};
 use std::{cell::Cell, sync::Arc};
 use tensor::cuda::{Communicator, Cuda, CudaError, Event, Stream};
@@ -28,10 +29,10 @@ struct Nccl {
 }
 
 impl Reduction {
-    /// Nothing to do for a rank that is alone.
-    pub(super) fn new(device: &Device, group: Group) -> Result<Self, NetError> {
+    /// Nothing to do for a rank that is alone. Gradients lie in `arena`, which is dropped after this.
+    pub(super) fn new(device: &Device, group: Group, arena: &Arena) -> Result<Self, NetError> {
         let nccl = match device {
-            Device::Cuda(cuda) if group.share().ranks > 1 => Some(Nccl::new(cuda, &group)?),
+            Device::Cuda(cuda) if group.share().ranks > 1 => Some(Nccl::new(cuda, &group, arena)?),
             _ => None,
         };
         Ok(Self { group, nccl })
@@ -89,12 +90,13 @@ impl Reduction {
 }
 
 impl Nccl {
-    fn new(cuda: &Cuda, group: &Group) -> Result<Self, NetError> {
+    fn new(cuda: &Cuda, group: &Group, arena: &Arena) -> Result<Self, NetError> {
         let id = group.from_leader(|| Ok::<_, NetError>(Communicator::unique_id()?))?;
         // What keeps a rank from coming is known now, and not while all others wait for it in NCCL.
         group.sum(&mut [0.0f64])?;
-        let share = group.share();
-        let communicator = Arc::new(Communicator::new(cuda, &id, share.rank, share.ranks)?);
+        let (Share { rank, ranks }, memory) = (group.share(), arena.view(arena.all()));
+        // SAFETY: an execution drops its arena last.
+        let communicator = Arc::new(unsafe { Communicator::new(cuda, &id, (rank, ranks), memory) }?);
         let of_others = Arc::downgrade(&communicator);
         group.on_failure(move || of_others.upgrade().iter().for_each(|communicator| communicator.abort()));
         let (compute, stream) = (cuda.stream().clone(), cuda.new_stream()?);

@@ -210,7 +210,7 @@ impl CudaDevices {
         let shared = Shared {
             libraries: Mutex::default(),
             modules: Mutex::default(),
-            scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN)?),
+            scratch: Mutex::new(DeviceMemory::new(&stream, SCRATCH_LEN, 1)?),
             fault: Mutex::new(Pinned::new(&stream, size_of::<[u32; 4]>())?),
             failure: Mutex::default(),
             info: info.clone(),

@@ -1,25 +1,35 @@
 //! Device memory: one allocation, and copies to and from it.
 
-use super::Stream;
-use crate::{Address, Element, Format, View, ViewMut, cuda::CudaError};
+use super::{Stream, nccl::Nccl};
+use crate::{ALIGNMENT, Address, Element, Format, View, ViewMut, cuda::CudaError};
 use cudarc::driver::{result, sys::CUdeviceptr};
 
 /// One allocation of device memory. Its contents are what they were before.
-#[derive(Debug)]
 pub(crate) struct DeviceMemory {
     pub(crate) stream: Stream,
     base: CUdeviceptr,
     len: usize,
+    /// What allocated it, if that was not the driver.
+    nccl: Option<&'static Nccl>,
 }
 
 impl DeviceMemory {
-    /// `len` bytes on the device of `stream`.
-    pub(crate) fn new(stream: &Stream, len: usize) -> Result<Self, CudaError> {
+    /// `len` bytes, rounded up to a multiple of [`ALIGNMENT`], on the device of `stream`. Those of the other `ranks` can
+    /// read them, if NCCL sees to that.
+    pub(crate) fn new(stream: &Stream, len: usize, ranks: usize) -> Result<Self, CudaError> {
         stream.bind()?;
+        let (stream, len) = (stream.clone(), len.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX));
+        if ranks > 1 {
+            let (nccl, mut base) = (Nccl::load()?, 0);
+            // SAFETY: the context is bound, and an address is written to.
+            if unsafe { (nccl.ncclMemAlloc)(&mut base, len.max(1)) } == 0 {
+                return Ok(Self { stream, base, len, nccl: Some(nccl) });
+            }
+        }
         // SAFETY: the context is bound; the memory's contents are unset, and any bytes are elements.
         let base = unsafe { result::malloc_sync(len.max(1)) }
             .map_err(CudaError::driver(format!("allocating {len} bytes of GPU memory")))?;
-        Ok(Self { stream: stream.clone(), base, len })
+        Ok(Self { stream, base, len, nccl: None })
     }
 
     /// The number of bytes.
@@ -43,8 +53,13 @@ impl Drop for DeviceMemory {
         // The work may still use the memory. If the device is lost, so is the memory: nothing is left to be done then.
         let idle = self.stream.bind().and_then(|()| self.stream.synchronize());
         if idle.is_ok() {
-            // SAFETY: `base` comes from the allocation in `new`, is freed only here, and no work uses it any more.
-            let _ = unsafe { result::free_sync(self.base) };
+            // SAFETY: `base` comes from an allocation in `new`, is freed only here, and no work uses it any more.
+            let _ = unsafe {
+                match self.nccl {
+                    Some(nccl) => (nccl.ncclMemFree)(self.base) == 0,
+                    None => result::free_sync(self.base).is_ok(),
+                }
+            };
         }
     }
 }

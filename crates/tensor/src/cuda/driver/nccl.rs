@@ -2,31 +2,43 @@
 
 use super::{Cuda, Stream};
 use crate::{ElementType, View, ViewMut, cuda::CudaError};
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// NCCL's communicator, of which nothing is known.
-type Raw = *mut std::ffi::c_void;
+pub(super) type Raw = *mut std::ffi::c_void;
 
 /// NCCL's unique id.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct UniqueId([u8; 128]);
+pub(super) struct UniqueId([u8; 128]);
 
-/// `ncclFloat32`, `ncclFloat64` and `ncclSum`, the same in all versions of NCCL 2.
+/// `ncclFloat32`, `ncclFloat64`, `ncclSum` and `NCCL_WIN_COLL_SYMMETRIC`, the same in all versions of NCCL 2.
 const FLOAT: c_int = 7;
 const DOUBLE: c_int = 8;
 const SUM: c_int = 0;
+const SYMMETRIC: c_int = 1;
+
+/// The beginning of `ncclConfig_t`: its size, a magic number, NCCL's version, and four numbers. The rest is as NCCL or
+/// its variables have it.
+#[repr(C)]
+pub(super) struct Config(usize, u32, u32, [c_int; 4]);
+
+/// Whether calls block, blocks in a cluster, and how many blocks add up, at least and at most. NCCL takes 7 where GPUs
+/// read each other's memory, enough for the link. 12 are done sooner, before they get in the way of more kernels: that
+/// saves 0.6 % of an iteration of AlexNet in TF32 on two H100.
+const CONFIG: Config = Config(size_of::<Config>(), 0xcafe_beef, 22_700, [UNSET, UNSET, 12, 64]);
+const UNSET: c_int = c_int::MIN;
 
 /// `name: type` of functions of the library.
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)+) => {
         #[allow(non_snake_case)]
-        struct Nccl {
-            $($name: unsafe extern "C" fn($($argument),*) -> $result,)+
+        pub(super) struct Nccl {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)+
         }
 
         impl Nccl {
@@ -40,7 +52,10 @@ macro_rules! functions {
 
 functions! {
     ncclGetUniqueId: fn(*mut UniqueId) -> c_int;
-    ncclCommInitRank: fn(*mut Raw, c_int, UniqueId, c_int) -> c_int;
+    ncclCommInitRankConfig: fn(*mut Raw, c_int, UniqueId, c_int, &Config) -> c_int;
+    ncclMemAlloc: fn(*mut CUdeviceptr, usize) -> c_int;
+    ncclMemFree: fn(CUdeviceptr) -> c_int;
+    ncclCommWindowRegister: fn(Raw, CUdeviceptr, usize, *mut Raw, c_int) -> c_int;
     ncclAllReduce: fn(u64, u64, usize, c_int, c_int, Raw, CUstream) -> c_int;
     ncclCommDestroy: fn(Raw) -> c_int;
     ncclCommAbort: fn(Raw) -> c_int;
@@ -48,7 +63,7 @@ functions! {
 }
 
 impl Nccl {
-    fn load() -> Result<&'static Self, CudaError> {
+    pub(super) fn load() -> Result<&'static Self, CudaError> {
         static NCCL: OnceLock<Result<Nccl, CudaError>> = OnceLock::new();
         let open = || -> Result<Self, libloading::Error> {
             // SAFETY: NCCL's initialisers have no requirements of their loader. The first is the name of what pip
@@ -97,19 +112,32 @@ impl Communicator {
         Ok(id.0.to_vec())
     }
 
-    /// Number `rank` of so many; returns once all of them have been opened.
+    /// Number `rank` of so many; returns once all of them have been opened. What is added up lies in `memory`, at the
+    /// same place on all ranks, if that is of [`Arena::among`](crate::Arena::among): GPUs that can read each other's
+    /// memory then do so, without copies between.
     ///
     /// # Errors
     /// NCCL is not installed, or the GPUs do not reach each other.
-    pub fn new(cuda: &Cuda, id: &[u8], rank: usize, ranks: usize) -> Result<Self, CudaError> {
+    ///
+    /// # Safety
+    /// `memory` outlives the communicator.
+    pub unsafe fn new(
+        cuda: &Cuda,
+        id: &[u8],
+        (rank, ranks): (usize, usize),
+        memory: View<'_>,
+    ) -> Result<Self, CudaError> {
         let (nccl, mut raw) = (Nccl::load()?, null_mut());
         let id =
             id.try_into().map_err(|_| CudaError::new("connecting GPUs by NCCL", "the id is none of NCCL"))?;
         cuda.stream().bind()?;
+        let (rank, ranks, mut window) = (rank as c_int, ranks as c_int, null_mut());
         // SAFETY: the context is bound; NCCL writes one pointer.
-        let status =
-            unsafe { (nccl.ncclCommInitRank)(&mut raw, ranks as c_int, UniqueId(id), rank as c_int) };
+        let status = unsafe { (nccl.ncclCommInitRankConfig)(&mut raw, ranks, UniqueId(id), rank, &CONFIG) };
         nccl.check("connecting GPUs by NCCL", status)?;
+        let (address, len) = (memory.untyped_address(), memory.byte_len());
+        // SAFETY: likewise; the memory is so long, and the caller's promise. Sums do without it, too.
+        let _ = unsafe { (nccl.ncclCommWindowRegister)(raw, address, len, &mut window, SYMMETRIC) };
         Ok(Self { nccl, raw: Mutex::new(Some(raw)) })
     }
 
