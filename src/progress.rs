@@ -49,15 +49,6 @@ impl Deref for Bar {
     }
 }
 
-/// A line that says what is done, for work of unknown length; it goes when it is dropped.
-pub(crate) fn busy(what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("a valid template");
-    let busy = ProgressBar::new_spinner().with_style(style).with_message(what);
-    let busy = busy.with_finish(ProgressFinish::AndClear);
-    busy.enable_steady_tick(Duration::from_millis(200));
-    busy
-}
-
 /// What follows the measuring of kernels with a bar.
 pub(crate) fn measuring() -> impl FnMut(Progress<'_>) {
     let mut shown = None;

@@ -355,7 +355,7 @@ fn report_adaptive(case: &Case) {
         let adaptive = options(BatchSizePolicy::Adaptive);
         let start = Instant::now();
         let mut measured = CostTable::default();
-        profile(&mut measured, kernels, &adaptive, &mut table.clone(), |_| ())
+        profile(&mut measured, kernels, &adaptive, &mut Estimator::new(table), |_| ())
             .expect("the table has every size");
         let search_ms = start.elapsed().as_secs_f64() * 1e3;
         let coverage = coverage(&measured, kernels, &adaptive);

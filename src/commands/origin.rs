@@ -192,7 +192,7 @@ impl Origin {
         options: &PlanOptions,
     ) -> Result<Plan, Error> {
         let is_slow = options.workspace_policy == WorkspacePolicy::Wd && options.wd_solver == WdSolver::Ilp;
-        let _busy = is_slow.then(|| progress::busy("solving the integer linear programme of wd"));
+        let _bar = is_slow.then(|| progress::bar(1, "dividing"));
         self.planning.plan(kernels, limits, options).map_err(|error| self.explain(error))
     }
 

@@ -86,7 +86,7 @@ impl Front {
         if set.is_empty() {
             let (policy, restrictions) = (options.batch_size_policy, options.restrictions());
             let samples = format!("mini-batch {} under the {policy} policy{restrictions}", kernel.mini_batch);
-            return Err(PlanError::NoAlgorithm(format!("{kernel} has no algorithm that covers {samples}")));
+            return Err(PlanError::Refused(format!("{kernel} has no algorithm that covers {samples}")));
         }
         let undivided = micros.into_iter().filter(|micro| micro.micro_batch == kernel.mini_batch);
         Ok(Self { set, undivided: undivided.cloned().collect() })

@@ -47,14 +47,13 @@ fn too_small(fronts: &Fronts, options: &PlanOptions) -> PlanError {
         return PlanError::beyond(kernel, options.batch_size_policy, total, smallest);
     }
     let smallest: Bytes = needs.iter().copied().sum();
-    let message = format!(
+    PlanError::Refused(format!(
         "{} kernels do not fit the total workspace of {} together: the smallest feasible total is {}, of which {kernel} takes {}",
         needs.len(),
         total.exact(),
         smallest.exact(),
         need.exact(),
-    );
-    PlanError::Infeasible { smallest, message }
+    ))
 }
 
 /// What every kernel would get if the same total were divided, as well as it can be, without micro-batching. Kernels

@@ -7,12 +7,12 @@
 //! the measured one, the sizes that make it so are measured.
 
 use super::coverage::measured_pairs;
-use super::estimate::{Estimate, largest, plan};
+use super::estimate::{Estimate, plan};
 use super::measuring::{Measuring, ProfileError};
 use crate::choose::{Plan, PlanOptions, PlannedKernel};
-use crate::model::{BatchSizePolicy, Kernel, KernelId, Measurement, WorkspacePolicy};
+use crate::model::{BatchSizePolicy, Kernel, Measurement, WorkspacePolicy};
 use crate::table::CostTable;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The part of `all`'s measurements that may be spent, unless `powerOfTwo` already needs more.
 const SHARE: f64 = 0.15;
@@ -34,89 +34,68 @@ pub(crate) fn measure_likely(
     let affordable = ((SHARE * all as f64) as usize).saturating_sub(known);
     measuring.total = affordable.max(start.len());
     measuring.measure(&start)?;
-    let mut estimates = Estimates::new(measuring.table, kernels, options);
     while measuring.left() > 0 {
-        let mut wanted = estimates.wanted(measuring.table);
+        let mut wanted = wanted(measuring.table, kernels, options);
         wanted.truncate(measuring.left());
         if wanted.is_empty() {
             break;
         }
         measuring.measure(&wanted)?;
-        estimates.update(measuring.table, wanted.iter().map(|(kernel, _)| kernel.id).collect());
     }
     Ok(())
 }
 
-/// The table as it may look when everything is measured.
-struct Estimates<'k> {
-    kernels: &'k [Kernel],
-    options: &'k PlanOptions,
-    likely: CostTable,
-    least: CostTable,
-    largest: BTreeMap<KernelId, &'k Kernel>,
-}
-
-impl<'k> Estimates<'k> {
-    fn new(table: &CostTable, kernels: &'k [Kernel], options: &'k PlanOptions) -> Estimates<'k> {
-        let [likely, least] =
-            [Estimate::Likely, Estimate::Least].map(|how| how.complete(table, kernels, options));
-        Estimates { kernels, options, likely, least, largest: largest(kernels) }
-    }
-
-    /// Takes over the new measurements of some kernels.
-    fn update(&mut self, table: &CostTable, measured: BTreeSet<KernelId>) {
-        for kernel in measured.iter().map(|id| self.largest[id]) {
-            Estimate::Likely.complete_kernel(&mut self.likely, table, kernel, self.options);
-            Estimate::Least.complete_kernel(&mut self.least, table, kernel, self.options);
+/// The sizes to measure next, the most useful first, to see whether a promise holds; none if the plan is good enough.
+fn wanted<'k>(table: &CostTable, kernels: &'k [Kernel], options: &PlanOptions) -> Vec<(&'k Kernel, u32)> {
+    let current = plan(kernels, table, options).ok();
+    let all = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..options.clone() };
+    let [likely, least] =
+        [Estimate::Likely, Estimate::Least].map(|how| how.complete(table, kernels, options));
+    for (estimates, tolerance) in [(&likely, PROMISE), (&least, GAP)] {
+        let Ok(promised) = plan(kernels, estimates, &all) else { continue };
+        let worthwhile_ms = tolerance * promised.time_ms;
+        if current.as_ref().is_some_and(|now| now.time_ms - promised.time_ms <= worthwhile_ms) {
+            continue;
         }
-    }
-
-    /// The sizes to measure next, the most useful first, to see whether a promise holds; none if the plan is good enough.
-    fn wanted(&self, table: &CostTable) -> Vec<(&'k Kernel, u32)> {
-        let current = plan(self.kernels, table, self.options).ok();
-        let all = PlanOptions { batch_size_policy: BatchSizePolicy::All, ..self.options.clone() };
-        for (estimates, tolerance) in [(&self.likely, PROMISE), (&self.least, GAP)] {
-            let Ok(promised) = plan(self.kernels, estimates, &all) else { continue };
-            let worthwhile_ms = tolerance * promised.time_ms;
-            if current.as_ref().is_some_and(|now| now.time_ms - promised.time_ms <= worthwhile_ms) {
-                continue;
-            }
-            let (mut seen, mut wanted) = (BTreeSet::new(), Vec::new());
-            for place in worthwhile(&promised, current.as_ref(), worthwhile_ms) {
-                let (kernel, planned) = (&self.kernels[place], &promised.kernels[place]);
-                let micros = planned.configuration.runs().iter().map(|run| &run.micro);
-                for micro in micros.filter(|one| table.measurements(&kernel.id, one.micro_batch).is_none()) {
-                    let size = self.size_for(table, planned, micro);
-                    if seen.insert((kernel.id, size)) {
-                        wanted.push((kernel, size));
-                    }
+        let (mut seen, mut wanted) = (BTreeSet::new(), Vec::new());
+        for place in worthwhile(&promised, current.as_ref(), worthwhile_ms) {
+            let (kernel, planned) = (&kernels[place], &promised.kernels[place]);
+            let micros = planned.configuration.runs().iter().map(|run| &run.micro);
+            for micro in micros.filter(|one| table.measurements(&kernel.id, one.micro_batch).is_none()) {
+                let size = size_for([table, &likely], options, planned, micro);
+                if seen.insert((kernel.id, size)) {
+                    wanted.push((kernel, size));
                 }
             }
-            if !wanted.is_empty() {
-                return wanted;
-            }
         }
-        Vec::new()
+        if !wanted.is_empty() {
+            return wanted;
+        }
     }
+    Vec::new()
+}
 
-    /// The size that tells most about an estimate: its own, or where its workspace is in doubt one that settles more.
-    fn size_for(&self, table: &CostTable, planned: &PlannedKernel, micro: &Measurement) -> u32 {
-        let (id, size) = (&planned.kernel.id, micro.micro_batch);
-        let (below, above) = table.gap(id, size);
-        let workspace = |size: u32| {
-            let rows = self.likely.measurements(id, size).unwrap_or_default();
-            rows.iter().find(|row| row.algorithm == micro.algorithm).map(|row| row.workspace)
-        };
-        let fits = |&size: &u32| workspace(size).is_some_and(|workspace| workspace <= planned.available);
-        let limited = self.options.workspace_policy != WorkspacePolicy::Wd;
-        if fits(&size) {
-            size
-        } else if limited && workspace(size).is_some() {
-            // Where the workspace likely reaches the limit: a size on either side settles the rest.
-            (below + 1..above).rev().find(fits).unwrap_or(below + 1)
-        } else {
-            below + (above - below) / 2
-        }
+/// The size that tells most about an estimate: its own, or where its `likely` workspace is in doubt one that settles more.
+fn size_for(
+    [table, likely]: [&CostTable; 2],
+    options: &PlanOptions,
+    planned: &PlannedKernel,
+    micro: &Measurement,
+) -> u32 {
+    let (id, size) = (&planned.kernel.id, micro.micro_batch);
+    let (below, above) = table.gap(id, size);
+    let workspace = |size: u32| {
+        let rows = likely.measurements(id, size).unwrap_or_default();
+        rows.iter().find(|row| row.algorithm == micro.algorithm).map(|row| row.workspace)
+    };
+    let fits = |&size: &u32| workspace(size).is_some_and(|workspace| workspace <= planned.available);
+    if fits(&size) {
+        size
+    } else if options.workspace_policy != WorkspacePolicy::Wd && workspace(size).is_some() {
+        // Where the workspace likely reaches the limit: a size on either side settles the rest.
+        (below + 1..above).rev().find(fits).unwrap_or(below + 1)
+    } else {
+        below + (above - below) / 2
     }
 }
 

@@ -22,31 +22,22 @@ impl Estimate {
     pub(crate) fn complete(self, table: &CostTable, kernels: &[Kernel], options: &PlanOptions) -> CostTable {
         let mut completed = CostTable::default();
         for kernel in largest(kernels).into_values() {
-            self.complete_kernel(&mut completed, table, kernel, options);
+            let mut algorithms: BTreeMap<&Algorithm, Series<'_>> = table.series(&kernel.id);
+            algorithms.values_mut().for_each(|series| series.retain(|row| options.admits(row)));
+            for size in BatchSizePolicy::All.sizes(kernel.mini_batch) {
+                let rows = match table.measurements(&kernel.id, size) {
+                    Some(rows) => rows.iter().filter(|row| options.admits(row)).cloned().collect(),
+                    None => {
+                        let gap = table.gap(&kernel.id, size);
+                        algorithms.values().filter_map(|series| self.row(series, gap, size)).collect()
+                    }
+                };
+                completed
+                    .insert(kernel.id, size, rows)
+                    .expect("between two valid measurements lies a valid one");
+            }
         }
         completed
-    }
-
-    /// Puts into `completed` what `table` has of `kernel`, and estimates.
-    pub(crate) fn complete_kernel(
-        self,
-        completed: &mut CostTable,
-        table: &CostTable,
-        kernel: &Kernel,
-        options: &PlanOptions,
-    ) {
-        let mut algorithms: BTreeMap<&Algorithm, Series<'_>> = table.series(&kernel.id);
-        algorithms.values_mut().for_each(|series| series.retain(|row| options.admits(row)));
-        for size in BatchSizePolicy::All.sizes(kernel.mini_batch) {
-            let rows = match table.measurements(&kernel.id, size) {
-                Some(rows) => rows.iter().filter(|row| options.admits(row)).cloned().collect(),
-                None => {
-                    let gap = table.gap(&kernel.id, size);
-                    algorithms.values().filter_map(|series| self.row(series, gap, size)).collect()
-                }
-            };
-            completed.insert(kernel.id, size, rows).expect("between two valid measurements lies a valid one");
-        }
     }
 
     /// One algorithm at `size`, which lies in the `gap` between two measured sizes.

@@ -1,7 +1,6 @@
 //! The interface of what measures, and its requests.
 
 use crate::model::{Algorithm, Kernel, KernelId, Measurement};
-use crate::table::CostTable;
 use std::error::Error;
 use thiserror::Error;
 
@@ -73,14 +72,5 @@ pub trait Profiler {
             served.map_err(|source| RequestError { index, source })?;
         }
         Ok(())
-    }
-}
-
-/// A recorded table stands in for the device it was measured on.
-impl Profiler for CostTable {
-    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let found = self.measurements(&request.kernel, request.micro_batch);
-        let rows = found.ok_or_else(|| format!("the table of {} does not have it", self.device.name))?;
-        Ok(rows.iter().filter(|row| request.asks_for(row.algorithm.as_str())).cloned().collect())
     }
 }

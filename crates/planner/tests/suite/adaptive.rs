@@ -165,7 +165,7 @@ fn its_bound_holds_on_monotone_costs() {
 
         let mut table = CostTable::default();
         let adaptive = options(BatchSizePolicy::Adaptive, policy, limit);
-        profile(&mut table, &kernels, &adaptive, &mut recorded.clone(), |_| ()).unwrap();
+        profile(&mut table, &kernels, &adaptive, &mut Recorded(recorded.clone()), |_| ()).unwrap();
         let coverage = planner::coverage(&table, &kernels, &adaptive);
         let bound_ms = coverage.lower_bound_ms.unwrap();
         assert!(bound_ms <= all_ms * (1.0 + 1e-9), "{bound_ms} is no bound of {all_ms}");

@@ -82,16 +82,6 @@ fn a_failing_profiler_is_named_with_kernel_and_size() {
 }
 
 #[test]
-fn a_recorded_table_can_be_the_profiler() {
-    let mut recorded = recorded();
-    let mut copy = CostTable::new(recorded.device.clone());
-    profile(&mut copy, &[kernel(8, 6)], &powers(), &mut recorded, |_| ()).unwrap();
-    let id = kernel(8, 6).id;
-    assert_eq!(copy.measurements(&id, 6), recorded.measurements(&id, 6));
-    assert!(profile(&mut copy, &[kernel(8, 5)], &undivided(), &mut recorded, |_| ()).is_err());
-}
-
-#[test]
 fn json_lines_give_the_same_table_back() {
     let table = recorded();
     let text = table.to_json_lines();

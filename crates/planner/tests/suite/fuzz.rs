@@ -84,7 +84,7 @@ fn suffer(text: &str, damage: &Damage) -> String {
 }
 
 /// Uses a table in every way; what comes of it is not looked at, only that it comes.
-fn use_up(mut table: CostTable, limit: Bytes) {
+fn use_up(table: CostTable, limit: Bytes) {
     let ids: Vec<KernelId> = table.iter().map(|(id, ..)| *id).collect();
     let kernels: Vec<Kernel> =
         ids.into_iter().take(6).map(|id| Kernel { name: "conv".into(), id, mini_batch: 6 }).collect();
@@ -98,7 +98,7 @@ fn use_up(mut table: CostTable, limit: Bytes) {
                 let _ = (fronts.curve(workspace), fronts.price_ms_per_mib(workspace, limit));
                 let _ = fronts.smallest_limit(workspace);
             }
-            let _ = profile(&mut table.clone(), &kernels, &options, &mut table, |_| ());
+            let _ = profile(&mut table.clone(), &kernels, &options, &mut Recorded(table.clone()), |_| ());
         }
     }
 }

@@ -17,7 +17,7 @@ impl Profiler for Busy {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         self.calls += 1;
         self.requests.push(request.clone());
-        let mut rows = self.table.measure(request)?;
+        let mut rows = Recorded(self.table.clone()).measure(request)?;
         for row in &mut rows {
             if self.every > 0 && self.random.below(self.every) == 0 {
                 row.time_ms *= 1.0 + self.random.unit();

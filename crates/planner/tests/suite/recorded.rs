@@ -1,6 +1,7 @@
 //! Plans of recorded tables stay as they are: `recorded.txt` has their times and what they consist of. After a change
 //! that is meant to change plans, `RECORD_PLANS=1 cargo test -p planner recorded` writes it anew.
 
+use crate::synthetic::Recorded;
 use flate2::read::GzDecoder;
 use planner::*;
 use std::{fmt::Write, fs, io::Read, path::Path};
@@ -111,7 +112,7 @@ fn what_adaptive_measures_of_recorded_tables_is_what_it_was() {
                 let options =
                     PlanOptions { batch_size_policy, workspace_policy, limit, ..PlanOptions::default() };
                 let mut measured = CostTable::default();
-                profile(&mut measured, &kernels, &options, &mut table.clone(), |_| ()).unwrap();
+                profile(&mut measured, &kernels, &options, &mut Recorded(table.clone()), |_| ()).unwrap();
                 let coverage = coverage(&measured, &kernels, &options);
                 let Coverage { measured, all, lower_bound_ms, .. } = coverage;
                 let bound_ms = lower_bound_ms.unwrap();
