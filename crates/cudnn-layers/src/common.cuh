@@ -488,29 +488,14 @@ __device__ __forceinline__ void fold_column(const ColumnSums& rows, double (&tot
 }
 
 /// Writes the sums of `N` columns, from `column` on, over those lanes of a warp whose numbers differ by multiples of
-/// `lanes`; `distance` is the largest of these that is left. Two lanes each add up one half of the columns, as long as
-/// there are halves.
+/// `lanes`.
 template <int N, int SUMS>
-__device__ __forceinline__ void fold_lanes(const double (&sums)[N][SUMS], u32 distance, u32 lanes, u32 column,
-                                           double (&row)[2][COLUMNS]) {
-    if constexpr (N > 1) {
-        if (distance >= lanes) {
-            bool upper = threadIdx.x & distance;
-            double half[N / 2][SUMS];
-            UNROLL for (int i = 0; i < N / 2; i++) {
-                UNROLL for (int sum = 0; sum < SUMS; sum++) {
-                    double low = sums[i][sum], high = sums[N / 2 + i][sum];
-                    half[i][sum] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
-                }
-            }
-            return fold_lanes(half, distance / 2, lanes, column + upper * (N / 2), row);
-        }
-    }
+__device__ __forceinline__ void fold_lanes(const double (&sums)[N][SUMS], u32 lanes, u32 column, double (&row)[2][COLUMNS]) {
     UNROLL for (int i = 0; i < N; i++) {
-        for (int sum = 0; sum < SUMS; sum++) {
+        UNROLL for (int sum = 0; sum < SUMS; sum++) {
             double value = sums[i][sum];
-            for (u32 left = N == 1 ? distance : 0; left >= lanes; left /= 2) {
-                value += __shfl_xor_sync(0xffffffff, value, left);
+            for (u32 distance = 16; distance >= lanes; distance /= 2) {
+                value += __shfl_xor_sync(0xffffffff, value, distance);
             }
             row[sum][column + i] = value;
         }
@@ -527,7 +512,7 @@ __device__ __forceinline__ void sum_columns(const Extents& e, double* partials, 
         double sums[W][SUMS] = {}, all[SUMS] = {};
         if (exists) sum_rows(lanes, channel, sums);
         __syncthreads();  // what was there has been read
-        fold_lanes(sums, 16, lanes, threadIdx.x % lanes * W, rows[threadIdx.x / 32]);
+        fold_lanes(sums, lanes, threadIdx.x % lanes * W, rows[threadIdx.x / 32]);
         __syncthreads();
         u64 own = base + threadIdx.x;
         if (threadIdx.x >= lanes * W || own >= axis) return;
@@ -560,31 +545,6 @@ __device__ __forceinline__ void sum_columns(const Extents& e, double* partials, 
         finish(own, all, blockIdx.y == 0);
     }
     __syncthreads();
-}
-
-/// `to[i] (+)= of(channel of i)(the inputs' elements i)`. The last elements come first: where the inputs have just been
-/// read from the beginning, their ends are still in cache.
-template <int INPUTS, class Of>
-__device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], real* to, bool add,
-                                             const Extents& extents, Of of) {
-    if constexpr (CHANNELS_LAST) {
-        if (in_packs(extents, from, to)) return map_columns<PACK>(from, to, add, extents, of);
-        return map_columns<1>(from, to, add, extents, of);
-    }
-    auto of_pack = [&](u64 first) {
-        u64 plane = extents.inner.divide(first), channel = extents.axis.remainder(plane);
-        u64 pixel = first - plane * extents.inner.divisor;
-        return [&, pixel, channel, op = of(channel, Width<1>())](const float (&x)[INPUTS], int lane) mutable {
-            // Asked for in order: past the end of a plane comes the next channel's.
-            if (lane > 0 && ++pixel == extents.inner.divisor) {
-                pixel = 0;
-                channel = channel + 1 == extents.axis.divisor ? 0 : channel + 1;
-                op = of(channel, Width<1>());
-            }
-            return op(0, x);
-        };
-    };
-    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, of_pack);
 }
 
 // ---- One channel ----------------------------------------------------------------------------------------------------
@@ -681,6 +641,32 @@ __device__ __forceinline__ void channel_map(const real* const (&from)[INPUTS], r
     } else {
         thread_map(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, op);
     }
+}
+
+/// `to[i] (+)= of(channel of i)(the inputs' elements i)`, where a block has one channel if it is its OWN. The last elements
+/// come first: where the inputs have just been read from the beginning, their ends are still in cache.
+template <bool OWN = false, int INPUTS, class Of>
+__device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], real* to, bool add,
+                                             const Extents& extents, Of of) {
+    if constexpr (CHANNELS_LAST) {
+        if (in_packs(extents, from, to)) return map_columns<PACK>(from, to, add, extents, of);
+        return map_columns<1>(from, to, add, extents, of);
+    }
+    if constexpr (OWN) return channel_map(from, to, add, extents, blockIdx.x, of(blockIdx.x, Width<1>()));
+    auto of_pack = [&](u64 first) {
+        u64 plane = extents.inner.divide(first), channel = extents.axis.remainder(plane);
+        u64 pixel = first - plane * extents.inner.divisor;
+        return [&, pixel, channel, op = of(channel, Width<1>())](const float (&x)[INPUTS], int lane) mutable {
+            // Asked for in order: past the end of a plane comes the next channel's.
+            if (lane > 0 && ++pixel == extents.inner.divisor) {
+                pixel = 0;
+                channel = channel + 1 == extents.axis.divisor ? 0 : channel + 1;
+                op = of(channel, Width<1>());
+            }
+            return op(0, x);
+        };
+    };
+    map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, of_pack);
 }
 
 /// The sums over the samples [first, last) of a channel, which every thread of the block gets.

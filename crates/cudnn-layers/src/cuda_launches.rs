@@ -53,7 +53,7 @@ pub(crate) fn of_channels(cuda: &Cuda, blobs: &[Option<View<'_>>], extents: &Axi
 
 /// `COLUMNS` and `SUM_THREADS` of `common.cuh`.
 const COLUMNS: usize = 64;
-const SUM_THREADS: u32 = 512;
+pub(crate) const SUM_THREADS: u32 = 512;
 
 /// The grids for blobs that are seen from their channels.
 #[derive(Clone, Copy)]

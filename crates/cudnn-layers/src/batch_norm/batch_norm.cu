@@ -2,9 +2,7 @@
 // in one launch, which reads memory once; larger ones are summed by several blocks and then mapped. Where channels lie
 // side by side, blocks wait for each other between the two, in one launch: most of what they read again is in cache.
 
-/// Threads of a block that does a whole channel.
-constexpr u32 CHANNEL_THREADS = 512;
-/// Such blocks that a multiprocessor is to have room for.
+/// Blocks that a multiprocessor is to have room for, where one does a whole channel.
 constexpr u32 CHANNEL_BLOCKS = CHANNELS_LAST ? 1 : 2;
 
 /// The lines `y = a (x - mean) + b` of some channels.
@@ -59,14 +57,11 @@ struct Pass {
 
     __device__ double count() const { return double(extents.outer * extents.inner.divisor); }
     template <int W>
-    __device__ __forceinline__ Lines<W> lines(u64 channel, const Pack<W>& mean, const Pack<W>& inv_std) const {
-        Lines<W> lines{mean, of_channels<W>(gamma, channel, 1), of_channels<W>(beta, channel)};
-        for (int lane = 0; lane < W; lane++) lines.a.at[lane] = __fmul_rn(lines.a.at[lane], inv_std.at[lane]);
-        return lines;
-    }
-    template <int W>
     __device__ __forceinline__ Lines<W> lines(u64 channel) const {
-        return lines(channel, of_channels<W>(mean, channel), of_channels<W>(inv_std, channel));
+        Lines<W> lines{of_channels<W>(mean, channel), of_channels<W>(gamma, channel, 1), of_channels<W>(beta, channel)};
+        Pack<W> deviation = of_channels<W>(inv_std, channel);
+        for (int lane = 0; lane < W; lane++) lines.a.at[lane] = __fmul_rn(lines.a.at[lane], deviation.at[lane]);
+        return lines;
     }
 };
 
@@ -104,21 +99,14 @@ struct Training : Pass {
     __device__ __forceinline__ Normalised<W> normalised(u64 channel, Width<W>) const {
         return {lines<W>(channel), relu != 0};
     }
-    __device__ float channel_mean(u64 channel, const double (&sums)[2]) const {
-        return float(float(x[channel * extents.inner.divisor]) + sums[0] / count());
-    }
-    /// The biased variance. Not fmax, which would make 0 of a NaN.
-    __device__ float channel_variance(const double (&sums)[2]) const {
-        double distance = sums[0] / count(), variance = sums[1] / count() - distance * distance;
-        return variance < 0 ? 0 : float(variance);
-    }
     __device__ float channel_inv_std(float variance) const { return 1 / sqrtf(variance + epsilon); }
 
-    /// Saves a channel's statistics and, once, folds them into the running ones.
+    /// Saves a channel's statistics and, once, folds them into the running ones. The variance is the biased one; not by
+    /// fmax, which would make 0 of a NaN.
     __device__ void operator()(u64 channel, const double (&sums)[2], bool once) const {
-        save(channel, channel_mean(channel, sums), channel_variance(sums), once);
-    }
-    __device__ void save(u64 channel, float of_mean, float variance, bool once) const {
+        double distance = sums[0] / count(), square = sums[1] / count() - distance * distance;
+        float of_mean = float(float(x[channel * extents.inner.divisor]) + distance);
+        float variance = square < 0 ? 0 : float(square);
         mean[channel] = of_mean;
         inv_std[channel] = channel_inv_std(variance);
         if (!once) return;
@@ -139,37 +127,23 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS)
     if constexpr (!CHANNELS_LAST) sum_moments(training, partials);
 }
 
+template <bool OWN = false>
 __device__ __forceinline__ void map_normalised(const Training& training) {
     auto of = [&](u64 channel, auto width) { return training.normalised(channel, width); };
     if (training.added) {
-        map_channels({training.x, training.added}, training.y, false, training.extents, of);
+        map_channels<OWN>({training.x, training.added}, training.y, false, training.extents, of);
     } else {
-        map_channels({training.x}, training.y, false, training.extents, of);
+        map_channels<OWN>({training.x}, training.y, false, training.extents, of);
     }
 }
 
 extern "C" __global__ void normalise(const __grid_constant__ Training training) { map_normalised(training); }
 
-extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, CHANNEL_BLOCKS)
+extern "C" __global__ void __launch_bounds__(SUM_THREADS, CHANNEL_BLOCKS)
     forward_by_channel(const __grid_constant__ Training training, double* partials) {
-    if constexpr (CHANNELS_LAST) {
-        sum_moments(training, partials);
-        return map_normalised(training);
-    }
-    const Extents& extents = training.extents;
-    u64 channel = blockIdx.x;
-    double sums[2];
-    Moments<1> moments = training.moments(channel, Width<1>());
-    channel_sums<false>({training.x}, nullptr, extents, channel, 0, extents.outer, sums, moments);
-    float mean = training.channel_mean(channel, sums), variance = training.channel_variance(sums);
-    if (threadIdx.x == 0) training.save(channel, mean, variance, true);
-    Lines<1> lines = training.lines<1>(channel, {{mean}}, {{training.channel_inv_std(variance)}});
-    Normalised<1> op{lines, training.relu != 0};
-    if (training.added) {
-        channel_map({training.x, training.added}, training.y, false, extents, channel, op);
-    } else {
-        channel_map({training.x}, training.y, false, extents, channel, op);
-    }
+    sum_moments(training, partials);
+    __syncthreads();  // the statistics are there
+    map_normalised<!CHANNELS_LAST>(training);
 }
 
 /// Mean and inverse standard deviation that the running sums stand for; with a factor of 0 both sums count as 0.
@@ -228,21 +202,12 @@ struct Backward : Pass {
         const float *b = planes, *c = b + extents.axis.divisor;
         return {arriving(channel, width), {of_channels<W>(b, channel), of_channels<W>(c, channel)}};
     }
-    __device__ Planes<1> plane(u64 channel, const double (&sums)[2]) const {
-        if (!by_batch) return {};
-        double inverse = inv_std[channel], a = lines<1>(channel).a.at[0];
-        double per_element = a / count();
-        return {{{float(-per_element * sums[1] * inverse * inverse)}}, {{float(-per_element * sums[0])}}};
-    }
-    __device__ void save_gradients(u64 channel, const double (&sums)[2]) const {
-        if (dgamma) put(add_gamma, dgamma + channel, float(sums[1] * inv_std[channel]));
-        if (dbeta) put(add_beta, dbeta + channel, float(sums[0]));
-    }
     __device__ void operator()(u64 channel, const double (&sums)[2], bool once) const {
-        if (once) save_gradients(channel, sums);
-        Planes<1> of_channel = plane(channel, sums);
-        planes[channel] = of_channel.b.at[0];
-        planes[extents.axis.divisor + channel] = of_channel.c.at[0];
+        double inverse = inv_std[channel], a = lines<1>(channel).a.at[0], per_element = a / count();
+        planes[channel] = by_batch ? float(-per_element * sums[1] * inverse * inverse) : 0;
+        planes[extents.axis.divisor + channel] = by_batch ? float(-per_element * sums[0]) : 0;
+        if (once && dgamma) put(add_gamma, dgamma + channel, float(sums[1] * inverse));
+        if (once && dbeta) put(add_beta, dbeta + channel, float(sums[0]));
     }
 };
 
@@ -264,13 +229,14 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 /// What has passed the ReLU need not be found again.
+template <bool OWN = false>
 __device__ __forceinline__ void map_gradients(const Backward& backward) {
     auto of = [&](u64 channel, auto width) { return backward.gradient(channel, width); };
     const real *x = backward.x, *dy = backward.passed ? backward.passed : backward.dy;
     if (backward.y_seen && !backward.passed) {
-        map_channels({x, dy, backward.y_seen}, backward.dx, backward.add, backward.extents, of);
+        map_channels<OWN>({x, dy, backward.y_seen}, backward.dx, backward.add, backward.extents, of);
     } else {
-        map_channels({x, dy}, backward.dx, backward.add, backward.extents, of);
+        map_channels<OWN>({x, dy}, backward.dx, backward.add, backward.extents, of);
     }
 }
 
@@ -278,32 +244,11 @@ extern "C" __global__ void backward_map(const __grid_constant__ Backward backwar
     if constexpr (!CHANNELS_LAST) map_gradients(backward);
 }
 
-template <bool WRITES, int INPUTS>
-__device__ __forceinline__ void backward_channel(const Backward& backward, const real* const (&from)[INPUTS]) {
-    const Extents& extents = backward.extents;
-    u64 channel = blockIdx.x;
-    double sums[2];
-    Arriving<1> arriving = backward.arriving(channel, Width<1>());
-    channel_sums<WRITES>(from, backward.passed, extents, channel, 0, extents.outer, sums, arriving);
-    if (threadIdx.x == 0) backward.save_gradients(channel, sums);
-    Gradient<1> op{arriving, backward.plane(channel, sums)};
-    channel_map(from, backward.dx, backward.add, extents, channel, op);
-}
-
-extern "C" __global__ void __launch_bounds__(CHANNEL_THREADS, CHANNEL_BLOCKS)
+extern "C" __global__ void __launch_bounds__(SUM_THREADS, CHANNEL_BLOCKS)
     backward_by_channel(const __grid_constant__ Backward backward, double* partials) {
-    if constexpr (CHANNELS_LAST) {
-        sum_gradients(backward, partials);
-        return map_gradients(backward);
-    }
-    const real *x = backward.x, *dy = backward.dy;
-    if (backward.passed) {
-        backward_channel<true>(backward, {x, dy, backward.y_seen});
-    } else if (backward.y_seen) {
-        backward_channel<false>(backward, {x, dy, backward.y_seen});
-    } else {
-        backward_channel<false>(backward, {x, dy});
-    }
+    sum_gradients(backward, partials);
+    __syncthreads();  // what the map needs is there
+    map_gradients<!CHANNELS_LAST>(backward);
 }
 
 // ---- With a maximum pooling behind all ------------------------------------------------------------------------------

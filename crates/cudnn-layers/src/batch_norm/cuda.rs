@@ -3,7 +3,8 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::AxisExtents;
 use crate::cuda_launches::{
-    Divisor, Extents, Grids, add, destination, launch, launch_sums, numbers, of_channels, sources, threads,
+    Divisor, Extents, Grids, SUM_THREADS, add, destination, launch, launch_sums, numbers, of_channels,
+    sources, threads,
 };
 use bytemuck::{Pod, Zeroable};
 use tensor::cuda::{Arg, Cuda, Grid};
@@ -11,8 +12,6 @@ use tensor::{Format, Out, PoolGeometry, View, ViewMut};
 
 sources!("batch_norm.cu");
 
-/// `CHANNEL_THREADS` of `batch_norm.cu`.
-const CHANNEL_THREADS: u32 = 512;
 /// Channels up to this size are read from cache the second time, and one block reads them as fast as several, if there
 /// are enough channels to keep most of the GPU busy.
 const CHANNEL_LEN: usize = 32 << 10;
@@ -21,8 +20,8 @@ const CHANNELS: usize = 128;
 /// The grid of the CUDA kernels that do a whole channel per block, where they pay.
 pub fn channel_grid(extents: &AxisExtents) -> Option<Grid> {
     let small = extents.inner > 1 && extents.per_index() <= CHANNEL_LEN;
-    let alone = extents.per_index() <= CHANNEL_THREADS as usize * 16;
-    (small && (alone || extents.axis >= CHANNELS)).then(|| Grid::line(extents.axis as u32, CHANNEL_THREADS))
+    let alone = extents.per_index() <= SUM_THREADS as usize * 16;
+    (small && (alone || extents.axis >= CHANNELS)).then(|| Grid::line(extents.axis as u32, SUM_THREADS))
 }
 
 /// `Pass` of `batch_norm.cu`: addresses, of which those of what is left out are 0.
