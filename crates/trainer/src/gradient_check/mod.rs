@@ -15,7 +15,6 @@ mod convolution;
 mod run;
 mod subject;
 
-use crate::layers::InPlace;
 use case::Case;
 use convolution::configurations;
 use run::{Forwarded, Wanted};
@@ -49,7 +48,7 @@ impl Subject<'_> {
             self.check_alone(&forwarded, target, gradient);
             self.check_added(&forwarded, target, gradient);
         }
-        if self.declaration.in_place != InPlace::No {
+        if self.declaration.in_place.is_some() {
             self.check_in_place(&forwarded, &gradients[0]);
         }
     }

@@ -1,6 +1,6 @@
 //! Layers that work element by element on one blob: `ReLU` and its like, `PReLU`, `Dropout`.
 
-use super::{Backward, Declaration, Declared, Forward, InPlace, Layer, Need, ParamDeclaration, Place};
+use super::{Backward, Declaration, Declared, Forward, Layer, Need, ParamDeclaration, Place};
 use crate::error::BoxError;
 use crate::spec::{DropoutParams, PReluParams, Phase};
 use cudnn_layers::activation::{self, Activation};
@@ -22,9 +22,9 @@ impl Layer for Elementwise {
         }
         let sees_bottom = self.params.sees_bottom();
         let (needs_top, in_place) = match self.params {
-            _ if sees_bottom => (Need::Nothing, InPlace::No),
-            Activation::Relu { .. } => (Need::Sign, InPlace::KeepsSign),
-            _ => (Need::Values, InPlace::Yes),
+            _ if sees_bottom => (Need::Nothing, None),
+            Activation::Relu { .. } => (Need::Sign, Some(Need::Sign)),
+            _ => (Need::Values, Some(Need::Nothing)),
         };
         let rectifies = self.params == Activation::RELU;
         let read_bottoms = usize::from(sees_bottom);
@@ -123,7 +123,7 @@ impl DropoutLayer {
 impl Layer for DropoutLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         // Where it zeroes the data it also stops the gradient.
-        Ok(Declaration { in_place: InPlace::KeepsSign, ..Declaration::one(bottoms[0].clone()) })
+        Ok(Declaration { in_place: Some(Need::Sign), ..Declaration::one(bottoms[0].clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

@@ -49,8 +49,9 @@ pub struct Declaration {
     pub repeats_from_saved: bool,
     /// Scratch of the forward and of the backward pass.
     pub scratch: [Space; 2],
-    /// Whether a top may take the place of its bottom.
-    pub in_place: InPlace,
+    /// What is left of the bottom's data if the top is written over it, and with it the bottom's gradient over the top's:
+    /// [`Need::Sign`] if the sign stays where the layer lets a gradient pass. `None` if it cannot be.
+    pub in_place: Option<Need>,
     /// How much of a ReLU that follows in place the layer can take over.
     pub absorbs: Absorbed,
     /// Whether the layer is a ReLU of slope 0, which one before it can take over.
@@ -86,8 +87,8 @@ impl Declaration {
     }
 }
 
-/// What a backward pass wants to know of a blob.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a backward pass wants to know of a blob, from the least to the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Nothing.
     #[default]
@@ -96,19 +97,6 @@ pub enum Need {
     Sign,
     /// Its values.
     Values,
-}
-
-/// Whether a layer can write its top over its bottom, and its bottom's gradient over its top's; by how much of the
-/// bottom's data that destroys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum InPlace {
-    /// It cannot.
-    #[default]
-    No,
-    /// It can, and where it lets a gradient pass, the sign of the data stays: [`Need::Sign`] is still met.
-    KeepsSign,
-    /// It can.
-    Yes,
 }
 
 /// The blobs of one forward step.

@@ -1,6 +1,6 @@
 //! The same elements otherwise: `Flatten` and `Reshape`, of other extents, and `Convert`, in another format.
 
-use super::{Backward, Declaration, Declared, Forward, InPlace, Layer, axis_of};
+use super::{Backward, Declaration, Declared, Forward, Layer, Need, axis_of};
 use crate::error::BoxError;
 use crate::spec::{FlattenParams, ReshapeParams};
 use cudnn_layers::{copy, space_to_depth};
@@ -61,7 +61,7 @@ impl Layer for Reshape {
             Self::Flatten(params) => flattened(params, &bottoms[0]),
             Self::Replace(params) => reshaped(params, &bottoms[0]),
         };
-        Ok(Declaration { in_place: InPlace::KeepsSign, ..Declaration::one(top?) })
+        Ok(Declaration { in_place: Some(Need::Sign), ..Declaration::one(top?) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

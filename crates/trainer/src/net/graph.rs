@@ -1,7 +1,7 @@
 //! From a list of layers to a graph: blobs in single assignment, who needs a gradient, who runs in place.
 
 use crate::error::NetError;
-use crate::layers::{Absorbed, Convert, Declaration, InPlace, Layer, Need, ParamDeclaration, reads};
+use crate::layers::{Absorbed, Convert, Declaration, Layer, Need, ParamDeclaration, reads};
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
 use std::{collections::HashMap, fmt::Display};
 use tensor::{Accumulate, ConvGeometry, Format, Space, TensorType, geometry::elements};
@@ -182,19 +182,22 @@ impl Graph {
     /// Gives the top of each in-place layer its bottom's memory, where that destroys nothing that is read later. Where
     /// it would, the top gets memory of its own: the results are the same.
     fn alias_in_place(&mut self) {
-        // Of every root, what may still happen to the values that lie there.
-        let mut allowed: Vec<InPlace> =
-            self.values.iter().map(|value| self.nodes[value.producer].allowed_on_tops()).collect();
+        // Of every root, what is still to be known of the values that lie there.
+        let mut needed: Vec<Need> =
+            self.values.iter().map(|value| self.nodes[value.producer].needed_of_tops()).collect();
         for index in 0..self.nodes.len() {
             let node = &self.nodes[index];
-            let how = node.declaration.in_place;
-            let (Some(&bottom), Some(&top)) = (node.bottoms.first(), node.tops.first()) else { continue };
-            if how == InPlace::No || self.values[bottom].name != self.values[top].name {
+            let (Some(left), Some(&bottom), Some(&top)) =
+                (node.declaration.in_place, node.bottoms.first(), node.tops.first())
+            else {
+                continue;
+            };
+            if self.values[bottom].name != self.values[top].name {
                 continue;
             }
             let root = self.values[bottom].root;
-            if allowed[root] >= how && self.values[bottom].consumers.len() == 1 {
-                allowed[root] = allowed[root].min(allowed[top]);
+            if needed[root] <= left && self.values[bottom].consumers.len() == 1 {
+                needed[root] = needed[root].max(needed[top]);
                 self.values[top].root = root;
                 self.nodes[index].in_place = true;
             }
@@ -203,15 +206,15 @@ impl Graph {
 }
 
 impl Node {
-    /// What a later layer may do in place to the tops, which this one's backward pass may need.
-    fn allowed_on_tops(&self) -> InPlace {
+    /// What a later layer in place has to leave of the tops: what is read after the iteration or by the next one, and what
+    /// this layer's backward pass needs.
+    fn needed_of_tops(&self) -> Need {
         match self.declaration.needs_top {
-            _ if self.declaration.constant || !self.declaration.loss_weights.is_empty() => InPlace::No,
-            Need::Sign if self.backward => InPlace::KeepsSign,
-            Need::Values if self.backward => InPlace::No,
+            _ if self.declaration.constant || !self.declaration.loss_weights.is_empty() => Need::Values,
+            _ if !self.backward => Need::Nothing,
             // It may come to do what a ReLU before it does.
-            _ if self.backward && matches!(self.spec.kind, LayerKind::Pooling(_)) => InPlace::KeepsSign,
-            _ => InPlace::Yes,
+            Need::Nothing if matches!(self.spec.kind, LayerKind::Pooling(_)) => Need::Sign,
+            needed => needed,
         }
     }
 }
