@@ -114,7 +114,7 @@ impl Net {
 
     /// Whether an output has a weight in the objective.
     pub fn has_loss(&self) -> bool {
-        self.outputs().any(|(_, weight)| weight != 0.0)
+        self.losses().next().is_some()
     }
 
     /// An error of this net.
@@ -335,6 +335,11 @@ impl Net {
                 (loss_weight != 0.0 || !is_read).then_some((id, loss_weight))
             })
         })
+    }
+
+    /// Those that have a weight in the objective.
+    pub(crate) fn losses(&self) -> impl Iterator<Item = (ValueId, f32)> {
+        self.outputs().filter(|&(_, weight)| weight != 0.0)
     }
 }
 

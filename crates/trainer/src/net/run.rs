@@ -36,14 +36,6 @@ impl Net {
         result.map_err(|error| NetError::run(&self.graph.nodes[node].spec.name, error))
     }
 
-    /// The losses, with their weights in the objective.
-    pub(crate) fn losses(&self) -> impl Iterator<Item = (ValueId, f64)> {
-        self.graph.nodes.iter().flat_map(|node| {
-            let losses = node.tops.iter().zip(&node.declaration.loss_weights);
-            losses.map(|(&top, &weight)| (top, f64::from(weight)))
-        })
-    }
-
     /// The parameters of a node that the solver changes, and those that its layer does.
     fn learned_and_state(&self, node: &Node) -> (Vec<usize>, Vec<usize>) {
         node.used_params.iter().partition(|&&param| self.graph.params[param].declaration.learned)

@@ -288,7 +288,8 @@ impl Execution {
         let (net, layout) = (&nets[net], &layout.nets[net]);
         let is_first = params.end == layout.params.len();
         if is_first {
-            let view = |(value, weight)| (arena.view(layout.data(value, layout.end())), weight);
+            let view =
+                |(value, weight): (_, f32)| (arena.view(layout.data(value, layout.end())), weight.into());
             let losses: Vec<Loss<'_>> = net.losses().map(view).collect();
             update::add_losses(&self.device, &losses, state.view_mut(STATE), batch.accumulate);
         }
@@ -343,7 +344,7 @@ impl Execution {
     /// As [`Net::check`].
     pub fn loss(&self, net: usize) -> Result<f64, NetError> {
         let sum = |value| Ok::<f64, NetError>(self.values(net, value)?.iter().sum());
-        self.nets[net].losses().map(|(value, weight)| Ok(weight * sum(value)?)).sum()
+        self.nets[net].losses().map(|(value, weight)| Ok(f64::from(weight) * sum(value)?)).sum()
     }
 
     /// The elements of an output of net number `net` after an iteration, in the order of NCHW.
