@@ -210,11 +210,7 @@ impl Running {
         let span = self.layout().params[index].data;
         let mut moved = self.0.read_param(&self.net().graph().params[index], span).unwrap().into_owned();
         moved[element] += step;
-        let moved = self.0.fill_param((0, index), span, |values| -> Result<(), CudaError> {
-            values.copy_from_slice(&moved);
-            Ok(())
-        });
-        moved.unwrap();
+        self.0.fill_param((0, index), span, |values| values.copy_from_slice(&moved)).unwrap();
     }
 
     /// The gradients of all trained parameters, by name.

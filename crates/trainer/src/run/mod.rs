@@ -88,9 +88,8 @@ impl Execution {
             for (id, param) in self.nets[net].graph().params.clone().into_iter().enumerate() {
                 let declaration = &param.declaration;
                 let span = self.layout.nets[net].params[id].data;
-                self.fill_param((net, id), span, |values| -> Result<(), CudaError> {
+                self.fill_param((net, id), span, |values| {
                     fill(values, &declaration.shape, declaration.filler, seed, &param.name);
-                    Ok(())
                 })?;
             }
         }
@@ -142,14 +141,18 @@ impl Execution {
     }
 
     /// Has `fill` write the values or the history of parameter `id` of net number `net`, at `span`, in NCHW.
-    pub(crate) fn fill_param<E: From<CudaError>>(
+    pub(crate) fn fill_param(
         &mut self,
         (net, id): (usize, usize),
         span: Span,
-        fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
-    ) -> Result<(), E> {
+        fill: impl FnOnce(&mut [f32]),
+    ) -> Result<(), CudaError> {
         let master = self.nets[net].graph().params[id].master();
-        self.arena.fill(span, |values| fill(values).map(|()| from_nchw(values, &master)))?;
+        self.arena.fill(span, |values| -> Result<(), CudaError> {
+            fill(values);
+            from_nchw(values, &master);
+            Ok(())
+        })?;
         let spans = &self.layout.nets[net].params[id];
         if let Some(copy) = spans.copy.filter(|_| span == spans.data) {
             let ([values], [copy]) = self.arena.lease([span], [copy]).expect("they lie apart");

@@ -121,10 +121,7 @@ impl Execution {
         let (report, values) = weights.matched(self.nets()[0].graph())?;
         for (param, values) in values {
             let span = self.layout().nets[0].params[param].data;
-            self.fill_param((0, param), span, |out| -> Result<(), SnapshotError> {
-                bytemuck::cast_slice_mut(out).copy_from_slice(&values);
-                Ok(())
-            })?;
+            self.fill_param((0, param), span, |out| bytemuck::cast_slice_mut(out).copy_from_slice(&values))?;
         }
         Ok(report)
     }

@@ -239,20 +239,11 @@ impl Tensors {
         Err(self.other_net(format!("it has a tensor {name} of shape {shape:?}, which this net has not")))
     }
 
-    /// Copies a tensor out, bit by bit.
+    /// The elements of a tensor, little-endian. Files of Caffe have ones before a shape of fewer axes.
     ///
     /// # Errors
     /// [`SnapshotError::Refused`] if it is not there, or has another shape.
-    ///
-    /// # Panics
-    /// If `out` is not as long as `shape` says.
-    pub fn copy_to(&self, name: &str, shape: &[usize], out: &mut [f32]) -> Result<(), SnapshotError> {
-        bytemuck::cast_slice_mut(out).copy_from_slice(self.bytes(name, shape)?);
-        Ok(())
-    }
-
-    /// The elements of a tensor, little-endian. Files of Caffe have ones before a shape of fewer axes.
-    pub(super) fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], SnapshotError> {
+    pub fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], SnapshotError> {
         let difference = match self.index.get(name) {
             Some((shape, range)) if behind_ones(shape) == behind_ones(expected) => {
                 return Ok(&self.data[range.clone()]);

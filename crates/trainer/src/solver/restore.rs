@@ -171,9 +171,10 @@ impl Execution {
     fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {
         let kept = self.kept(which).map(|(id, param, dims, span)| (id, param.name.clone(), dims, span));
         for (id, name, dims, span) in kept.collect::<Vec<_>>() {
-            self.fill_param((0, id), span, |values| {
-                values.fill(0.0);
-                tensors.shape(&name).map_or(Ok(()), |_| tensors.copy_to(&name, &dims, values))
+            let saved = tensors.shape(&name).map(|_| tensors.bytes(&name, &dims)).transpose()?;
+            self.fill_param((0, id), span, |values| match saved {
+                Some(saved) => bytemuck::cast_slice_mut(values).copy_from_slice(saved),
+                None => values.fill(0.0),
             })?;
         }
         Ok(())

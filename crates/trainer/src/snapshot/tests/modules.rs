@@ -168,10 +168,7 @@ fn numbers_of_half_precision_are_read() {
         ],
     );
     let loaded = load_tensors(&path).unwrap();
-    let (mut a, mut b, mut nan) = ([0.0; 11], [0.0; 4], [0.0; 1]);
-    loaded.copy_to("a", &[11], &mut a).unwrap();
-    loaded.copy_to("b", &[4], &mut b).unwrap();
-    loaded.copy_to("nan", &[1], &mut nan).unwrap();
+    let [a, b, nan] = [("a", 11), ("b", 4), ("nan", 1)].map(|(name, len)| elements(&loaded, name, &[len]));
     assert_eq!((bits(&a), bits(&b)), (bits(&expected), bits(&wide)));
     assert!(nan[0].is_nan());
 }
