@@ -16,9 +16,9 @@ use memory::{Action, Place};
 use planner::Plan;
 use reduce::{Reduction, STATE};
 use slab::Slab;
-use std::{borrow::Cow, collections::HashMap, ops::Range};
+use std::{borrow::Cow, ops::Range};
 use tensor::cuda::{Cuda, CudaError, CudaGraph};
-use tensor::{Accumulate, Arena, Bf16, Device, Element, ElementType, Mark, Setting, Span};
+use tensor::{Accumulate, Arena, Bf16, Device, ElementType, Setting, Span};
 
 pub use measure::LayerTimes;
 pub(crate) use measure::measure;
@@ -69,15 +69,15 @@ pub struct Execution {
     /// Ends after what was recorded of it.
     reduction: Reduction,
     device: Device,
-    nets: Vec<Net>,
+    pub(crate) nets: Vec<Net>,
     plans: Vec<Plan>,
     layout: RunLayout,
     number: Setting<u64>,
     rates: Setting<StepRates>,
     /// A [`StepState`] in the device's memory.
     state: Arena,
-    slab: Slab,
-    arena: Arena,
+    pub(crate) slab: Slab,
+    pub(crate) arena: Arena,
 }
 
 impl Execution {
@@ -111,10 +111,6 @@ impl Execution {
         &self.nets
     }
 
-    pub(crate) fn nets_mut(&mut self) -> &mut [Net] {
-        &mut self.nets
-    }
-
     /// Their plans.
     pub fn plans(&self) -> &[Plan] {
         &self.plans
@@ -123,16 +119,6 @@ impl Execution {
     /// Where everything lies.
     pub fn layout(&self) -> &RunLayout {
         &self.layout
-    }
-
-    /// The elements of a span of the arena.
-    pub(crate) fn read<T: Element>(&self, span: Span) -> Result<Cow<'_, [T]>, CudaError> {
-        self.arena.read(span)
-    }
-
-    /// Writes the bytes of a span of the arena.
-    pub(crate) fn write(&mut self, span: Span, bytes: &[u8]) -> Result<(), CudaError> {
-        self.arena.repeat(span, bytes)
     }
 
     /// The values, history or gradient of a parameter, at `span`, in the order of files: that of NCHW.
@@ -159,12 +145,6 @@ impl Execution {
             convert(&self.device, &[values.len()], values, copy.replaced());
         }
         Ok(())
-    }
-
-    /// When copies began and ended in the last iteration with an observer, by action; of computation that waited, when
-    /// it went on.
-    pub(crate) fn take_copy_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
-        self.slab.take_marks()
     }
 
     /// Gives the nets back, to be run otherwise.
@@ -356,8 +336,8 @@ impl Execution {
         net.check()?;
         let (span, shape) = (layout.data(value, layout.end()), &net.graph().values[value].shape);
         let values: Vec<f64> = match shape.format().dtype {
-            ElementType::Bf16 => self.read(span)?.iter().map(|&x: &Bf16| f32::from(x).into()).collect(),
-            _ => self.read(span)?.iter().map(|&x: &f32| x.into()).collect(),
+            ElementType::Bf16 => self.arena.read(span)?.iter().map(|&x: &Bf16| f32::from(x).into()).collect(),
+            _ => self.arena.read(span)?.iter().map(|&x: &f32| x.into()).collect(),
         };
         Ok(in_nchw(values.into(), shape).into_owned())
     }

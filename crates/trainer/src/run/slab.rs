@@ -7,7 +7,7 @@ use tensor::cuda::{Cuda, CudaError, Event, Pinned, Stream};
 use tensor::{Arena, Device, Mark, Span};
 
 /// Where offloaded buffers lie.
-pub(super) enum Slab {
+pub(crate) enum Slab {
     /// Beside a processor: they are copied at once.
     Host(Arena),
     /// Beside a GPU that computes meanwhile, unless nothing is offloaded.
@@ -16,7 +16,7 @@ pub(super) enum Slab {
 
 /// Page-locked memory with a stream for each direction. Streams wait for each other on the device: between a fork and a
 /// join, so that all of it can be recorded, for the actions that a schedule names.
-pub(super) struct Copies {
+pub(crate) struct Copies {
     cuda: Cuda,
     /// Out and in.
     streams: [Stream; 2],
@@ -83,7 +83,7 @@ impl Slab {
 
     /// Of what was timed since this was last asked: of copies, by number, their beginnings and ends, of computation that
     /// waited when it went on. Nothing beside a processor, whose copies are done when they are launched.
-    pub(super) fn take_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
+    pub(crate) fn take_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
         match self {
             Self::Pinned(Some(copies)) => std::mem::take(&mut copies.marks),
             _ => HashMap::new(),

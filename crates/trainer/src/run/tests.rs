@@ -119,7 +119,7 @@ fn trained(
         iterate(&mut running, batch);
         let params = running.0.layout().nets[0].params.iter();
         let spans = params.flat_map(|spans| [Some(spans.data), spans.diff, spans.history]).flatten();
-        let values = spans.flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
+        let values = spans.flat_map(|span| running.0.arena.read::<f32>(span).unwrap().into_owned());
         (running.0.loss(0).unwrap(), values.map(f32::to_bits).collect())
     };
     batches().map(step).collect()
@@ -278,7 +278,7 @@ fn nets() -> [String; 3] {
 fn learnt(running: &Running) -> Vec<u32> {
     let params = running.0.layout().nets[0].params.iter().filter(|spans| spans.diff.is_some());
     let spans = params.flat_map(|spans| [Some(spans.data), spans.history]).flatten();
-    let values = spans.flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
+    let values = spans.flat_map(|span| running.0.arena.read::<f32>(span).unwrap().into_owned());
     values.map(f32::to_bits).collect()
 }
 

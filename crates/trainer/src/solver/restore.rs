@@ -84,7 +84,7 @@ impl Solver {
         self.running.load(&history, |spans| spans.history)?;
         self.iteration = state.iteration;
         self.restore_counters(&state.counters);
-        set_positions(self.running.nets_mut(), &state.data_positions);
+        set_positions(&mut self.running.nets, &state.data_positions);
         Ok(self.note_finished()?)
     }
 
@@ -103,7 +103,7 @@ impl Solver {
         let positions = positions(self.running.nets());
         let mut statistics = Vec::new();
         for span in self.statistics() {
-            statistics.extend_from_slice(&self.running.read(span)?);
+            statistics.extend_from_slice(&self.running.arena.read(span)?);
         }
         self.finished = Finished { positions, statistics };
         Ok(())
@@ -115,12 +115,12 @@ impl Solver {
     /// On a GPU without `iter_size` there is one exception: the statistics of batch norm have seen the mini-batch that
     /// failed. To copy them in each iteration would slow down all trainings for the sake of those that fail.
     pub(super) fn give_up(&mut self) -> Result<(), NetError> {
-        set_positions(self.running.nets_mut(), &self.finished.positions);
+        set_positions(&mut self.running.nets, &self.finished.positions);
         let mut kept = &self.finished.statistics[..];
         for span in self.statistics() {
             let (values, rest) = kept.split_at(span.len);
             kept = rest;
-            self.running.write(span, values)?;
+            self.running.arena.repeat(span, values)?;
         }
         Ok(self.running.forget()?)
     }

@@ -41,8 +41,9 @@ impl Solver {
 
     /// Whether every parameter is a finite number: what has diverged is not worth a snapshot.
     pub fn is_finite(&self) -> bool {
-        let is_finite =
-            |span| self.running.read::<f32>(span).is_ok_and(|values| values.iter().all(|w| w.is_finite()));
+        let is_finite = |span| {
+            self.running.arena.read::<f32>(span).is_ok_and(|values| values.iter().all(|w| w.is_finite()))
+        };
         self.running.params().all(|(_, spans)| is_finite(spans.data))
     }
 

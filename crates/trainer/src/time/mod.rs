@@ -68,7 +68,7 @@ fn timed(running: &mut Execution, number: u64) -> Result<Marks, NetError> {
         Ok(())
     };
     running.iterate(0, MiniBatch { observer: Some(&mut observer), ..iteration(number, Method::Sgd) })?;
-    let (copies, kernels) = (running.take_copy_marks(), running.nets_mut()[0].take_kernel_marks());
+    let (copies, kernels) = (running.slab.take_marks(), running.nets[0].take_kernel_marks());
     Ok(Marks { start, actions, copies, kernels })
 }
 

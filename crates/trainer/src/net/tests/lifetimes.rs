@@ -173,7 +173,8 @@ fn gradients_that_end_train_the_same_on(device: &Device) {
             }
         }
         let params = running.layout().params.iter().flat_map(|spans| [Some(spans.data), spans.history]);
-        let values = params.flatten().flat_map(|span| running.0.read::<f32>(span).unwrap().into_owned());
+        let values =
+            params.flatten().flat_map(|span| running.0.arena.read::<f32>(span).unwrap().into_owned());
         (running.0.layout().bytes(), values.collect::<Vec<f32>>())
     };
     let ((kept_bytes, kept), (bytes, freed)) = (trained(true), trained(false));

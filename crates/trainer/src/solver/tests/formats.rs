@@ -119,9 +119,13 @@ fn cuda_copies_in_bf16_follow_their_weights() {
         let mut copies = 0;
         for (param, spans) in solver.running.params() {
             let Some(copy) = spans.copy else { continue };
-            let weights = solver.running.read::<f32>(spans.data).unwrap();
+            let weights = solver.running.arena.read::<f32>(spans.data).unwrap();
             let rounded: Vec<Bf16> = weights.iter().map(|&weight| weight.into()).collect();
-            assert!(solver.running.read::<Bf16>(copy).unwrap()[..] == rounded, "{} after {when}", param.name);
+            assert!(
+                solver.running.arena.read::<Bf16>(copy).unwrap()[..] == rounded,
+                "{} after {when}",
+                param.name
+            );
             copies += 1;
         }
         assert_eq!(copies, 3, "two convolutions and an inner product");

@@ -19,13 +19,13 @@ fn double(values: &[f32]) -> Vec<f64> {
 /// Weights and history of every trained parameter.
 fn blobs(solver: &Solver) -> Vec<[Vec<f64>; 2]> {
     let spans = solver.running.params().filter_map(|(_, spans)| Some([spans.data, spans.history?]));
-    spans.map(|spans| spans.map(|span| double(&solver.running.read(span).unwrap()))).collect()
+    spans.map(|spans| spans.map(|span| double(&solver.running.arena.read(span).unwrap()))).collect()
 }
 
 fn step(solver: &mut Solver) -> Vec<Step> {
     let before = blobs(solver);
     solver.step().unwrap();
-    let gradient = |span| double(&solver.running.read(span).unwrap());
+    let gradient = |span| double(&solver.running.arena.read(span).unwrap());
     let trained = solver.running.params().filter_map(|(param, spans)| Some((param, gradient(spans.diff?))));
     trained
         .zip(before.into_iter().zip(blobs(solver)))
