@@ -88,13 +88,13 @@ pub(super) fn prepare(
     let files = args.weights.iter().filter(|_| weights.is_some() && group.share().ranks > 1);
     let files: Vec<_> = files.map(|file| read_regular(file).map(fnv1a).ok()).collect();
     let of_snapshot = resumed.as_ref().map(|(state, _)| state.weights_checksum);
-    let given = (training.seed(), training.settings().clone(), files, of_snapshot);
+    let given = (training.seed, training.settings.clone(), files, of_snapshot);
     if group.from_leader(|| Ok::<_, Error>(given.clone()))? != given {
         let what = "it was given another solver, net, seed, data, weights or snapshot than rank 0";
         return Err(Error::Refused(what.to_owned()));
     }
     // With --resume nobody has chosen a snapshot, and it may be that only the tests at the end are missing.
-    let end = training.spec().max_iter;
+    let end = training.spec.max_iter;
     let is_left = first < end as u64 || args.resume && first == end as u64;
     if let (false, Some(snapshot)) = (is_left, &snapshot) {
         return Err(Error::Refused(format!(
@@ -112,7 +112,7 @@ pub(super) fn prepare(
         let plan = recorded.plans.first().and_then(Option::as_ref);
         notes.extend(training.resume_notes(nets, state, (plan, &plan_origin)));
     }
-    notes.push(format!("seed {}", training.seed()));
+    notes.push(format!("seed {}", training.seed));
     notes.extend(ranks_note(group.share(), &nets[0]));
     let mut odd = training.warnings(nets);
     if nets[0].learned() > 0 && nets[0].graph().params.iter().all(|param| !param.trained) {

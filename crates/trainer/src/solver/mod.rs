@@ -55,9 +55,12 @@ pub enum TrainError {
 
 /// What a solver file says of a training whose nets are built.
 pub struct Training {
-    spec: SolverSpec,
-    seed: u64,
-    settings: BTreeMap<String, String>,
+    /// What the solver file says, with the end that `epochs` have.
+    pub spec: SolverSpec,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Digests of all that its numbers depend on, by name, but for seed, plans and device.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// A training under way.
@@ -118,21 +121,6 @@ impl Training {
         check_shared(&nets)?;
         let settings = settings::settings(&spec, &train_spec, &nets[0]);
         Ok((Self { spec, seed, settings }, nets))
-    }
-
-    /// What the solver file says, with the end that `epochs` have.
-    pub fn spec(&self) -> &SolverSpec {
-        &self.spec
-    }
-
-    /// The seed of everything random.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// Digests of all that its numbers depend on, by name, but for seed, plans and device.
-    pub fn settings(&self) -> &BTreeMap<String, String> {
-        &self.settings
     }
 
     /// Begins with `run`, in which its nets are laid out with updates.
