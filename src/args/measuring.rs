@@ -58,8 +58,8 @@ impl MeasuringArgs {
         let benchmark_devices = match (device, &self.benchmark_devices) {
             // The variable is meant for runs on a GPU.
             (Device::Cpu(_), None) => Vec::new(),
-            (Device::Cpu(_), Some(gpus)) => {
-                return Err(usage!("--benchmark-devices {gpus} cannot measure for a CPU"));
+            (Device::Cpu(_), Some(_)) => {
+                return Err(usage!("--benchmark-devices: a GPU cannot measure for a CPU"));
             }
             (Device::Cuda(own), typed) => match typed.clone().or(of_variable) {
                 None => Vec::new(),
@@ -67,7 +67,7 @@ impl MeasuringArgs {
                     let present = probe().map_err(|absent| usage!("{absent}"))?;
                     let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
                     let ordinals = gpus.ordinals(&models, own.info().ordinal);
-                    ordinals.map_err(|reason| usage!("--benchmark-devices {gpus}: {reason}"))?
+                    ordinals.map_err(|reason| usage!("--benchmark-devices: {reason}"))?
                 }
             },
         };
@@ -111,7 +111,7 @@ mod tests {
         let typed_gpus =
             MeasuringArgs { benchmark_devices: Some(BenchmarkDevices::All), ..typed(None, false) };
         let error = typed_gpus.records_of(&Device::cpu()).unwrap_err();
-        assert!(error.to_string().contains("--benchmark-devices all cannot measure for a CPU"), "{error}");
+        assert!(error.to_string().contains("--benchmark-devices: a GPU cannot measure for a CPU"), "{error}");
         let mut of_variable = typed(None, false);
         of_variable.environment = Environment::new(|name| (name == DEVICES).then(|| "0,1".to_owned()));
         assert_eq!(of_variable.records_of(&Device::cpu()).unwrap(), Records::default());
