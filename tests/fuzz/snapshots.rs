@@ -5,7 +5,7 @@ use crate::harness::{Accepted, Random, fuzz};
 use crate::mutate::{Corpus, one_in};
 use crate::{convolution::device, solvers::prepare};
 use microbatch::trainer::snapshot::{Weights, load_solver_state, load_tensors, weights_path};
-use microbatch::trainer::{NetRun, Solver, TrainError, Training};
+use microbatch::trainer::{NetRun, Solver, Stop, TrainError, Training};
 use microbatch::{
     tensor::Device, trainer::layers::BuildOptions, trainer::planning::PlanRecord, trainer::spec::SolverSpec,
 };
@@ -155,7 +155,7 @@ fn state() {
             let mut solver = of_solver.start(run)?;
             solver.restore(input.path)?;
             solver.step()?;
-            solver.test(0)?;
+            solver.test(0, &Stop::default())?;
             Ok(Accepted::Used)
         },
     );

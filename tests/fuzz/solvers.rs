@@ -7,7 +7,7 @@ use crate::nets::{build_options, from_file, is_small, net};
 use microbatch::planner::{Bytes, PlanOptions};
 use microbatch::trainer::planning::{PlanRecord, Planning};
 use microbatch::trainer::spec::{NetSource, NetState, SolverSpec};
-use microbatch::trainer::{Net, NetRun, TrainError, Training};
+use microbatch::trainer::{Net, NetRun, Stop, TrainError, Training};
 use microbatch::{cudnn_layers::conv::ProfileOptions, trainer::layers::BuildOptions};
 use std::{path::Path, time::Duration};
 
@@ -137,7 +137,7 @@ fn use_up(spec: SolverSpec, input: &mut Input<'_>) -> Verdict {
     let mut solver = training.start(run)?;
     solver.step()?;
     for test in 0..tests {
-        solver.test(test)?;
+        solver.test(test, &Stop::default())?;
     }
     solver.step()?;
     Ok(Accepted::Used)

@@ -7,7 +7,7 @@ use cudnn_layers::conv::ProfileOptions;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
 use std::{path::Path, sync::Mutex, time::Duration};
 use tensor::{Cpu, Device};
-use trainer::{NetRun, Solver, Training, layers::BuildOptions, planning::Planning, spec::SolverSpec};
+use trainer::{NetRun, Solver, Stop, Training, layers::BuildOptions, planning::Planning, spec::SolverSpec};
 
 /// Small lists (of views, of spans) are allowed; anything that grows with a blob is not.
 const LARGE: usize = 4096;
@@ -65,12 +65,12 @@ fn an_iteration_allocates_nothing_large() {
             let mut solver = solver(batch, workspace);
             for _ in 0..2 {
                 solver.step().unwrap();
-                solver.test(0).unwrap();
+                solver.test(0, &Stop::default()).unwrap();
             }
             let ((), usage) = measured(|| {
                 for _ in 0..5 {
                     solver.step().unwrap();
-                    solver.test(0).unwrap();
+                    solver.test(0, &Stop::default()).unwrap();
                 }
             });
             assert!(usage.largest < LARGE, "{batch} {workspace}: {usage:?}");

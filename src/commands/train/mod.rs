@@ -234,7 +234,7 @@ impl Training<'_> {
         }
         for net in 0..self.solver.spec().tests.len() {
             self.meter.bar.set_message("testing");
-            let Some(outputs) = self.solver.test_unless(net, &self.stop)? else { return Ok(false) };
+            let Some(outputs) = self.solver.test(net, &self.stop)? else { return Ok(false) };
             let (iteration, seconds) = (self.solver.iteration(), self.meter.all.1.as_secs_f64());
             let lines = TestLines { iteration, seconds, net, outputs };
             self.metrics.test(&lines)?;

@@ -24,26 +24,16 @@ impl TestOutput {
 }
 
 impl Solver {
-    /// Runs the tests of test net `index`: the mean of every output.
-    ///
-    /// # Errors
-    /// As [`Solver::test_unless`].
-    ///
-    /// # Panics
-    /// There is no such test net.
-    pub fn test(&mut self, index: usize) -> Result<Vec<TestOutput>, TrainError> {
-        Ok(self.test_unless(index, &Stop::default())?.expect("a stop that is never requested"))
-    }
-
-    /// As [`Solver::test`]; `None` if `stop` was requested between its mini-batches. Then, and after an error, all
-    /// tests since the last iteration are given up, as in [`Solver::step_unless`].
+    /// Runs the tests of test net `index`: the mean of every output, or `None` if `stop` was requested between its
+    /// mini-batches. Then, and after an error, all tests since the last iteration are given up, as in
+    /// [`Solver::step_unless`].
     ///
     /// # Errors
     /// What a layer reports of its data.
     ///
     /// # Panics
     /// There is no such test net.
-    pub fn test_unless(&mut self, index: usize, stop: &Stop) -> Result<Option<Vec<TestOutput>>, TrainError> {
+    pub fn test(&mut self, index: usize, stop: &Stop) -> Result<Option<Vec<TestOutput>>, TrainError> {
         let iterations = self.spec.tests[index].iterations;
         let result = self.running.test(index + 1, iterations, stop, |_, _, _| Ok::<_, NetError>(()));
         match result {

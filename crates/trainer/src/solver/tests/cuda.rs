@@ -159,7 +159,7 @@ fn every_layer_is_the_undivided_processors(device: &Device) {
     let (mut found, mut expected) = (found.start().unwrap(), start(solver(&every_layer(), &fields)));
     let (here, there) = (losses(&mut found, 3), losses(&mut expected, 3));
     assert_near(&here, &there, FIRST_LOSSES, "the losses");
-    for (found, expected) in found.test(0).unwrap().iter().zip(expected.test(0).unwrap()) {
+    for (found, expected) in found.tested().iter().zip(expected.tested()) {
         assert_eq!(found.name, expected.name);
         assert_near(&found.values, &expected.values, FIRST_LOSSES, &found.name);
     }

@@ -10,10 +10,10 @@ mod ranks;
 mod resume;
 mod update;
 
-use super::{Solver, TrainError, Training};
+use super::{Solver, TestOutput, TrainError, Training};
 use crate::spec::{NetSpec, Phase, SolverSpec};
 use crate::testing::{Forced, plan_options, quick_profile, root};
-use crate::{layers::BuildOptions, net::Net, planning::Planning, run::NetRun};
+use crate::{layers::BuildOptions, net::Net, planning::Planning, run::NetRun, stop::Stop};
 use planner::{BatchSizePolicy, Plan, PlanOptions, WorkspacePolicy};
 use std::{borrow::Cow, path::Path};
 use tensor::{Cpu, Device};
@@ -23,6 +23,11 @@ impl Solver {
     fn parameter(&self, name: &str) -> Option<Cow<'_, [f32]>> {
         let (param, spans) = self.running.params().find(|(param, _)| param.name == name)?;
         self.running.read_param(param, spans.data).ok()
+    }
+
+    /// The outputs of its first test net.
+    fn tested(&mut self) -> Vec<TestOutput> {
+        self.test(0, &Stop::default()).unwrap().unwrap()
     }
 }
 

@@ -98,7 +98,7 @@ fn a_training_goes_on_on_any_number_of_ranks() {
     let fields = format!("{SGD} test_iter: 2 test_interval: 2 snapshot_prefix: '{}'", prefix.display());
     let part = |solver: &mut Solver| {
         let mut all = losses(solver, 2);
-        all.extend(solver.test(0).unwrap().iter().flat_map(|output| output.values.clone()));
+        all.extend(solver.tested().iter().flat_map(|output| output.values.clone()));
         solver.snapshot().unwrap();
         all
     };
@@ -111,7 +111,7 @@ fn a_training_goes_on_on_any_number_of_ranks() {
             if index > 0 {
                 solver.restore(&snapshot).unwrap();
                 // The test before the snapshot is made again.
-                solver.test(0).unwrap();
+                solver.tested();
             }
         };
         found.extend(together(&cpus(ranks), &solver(&net(12 / ranks), &fields), prepare, part).0);

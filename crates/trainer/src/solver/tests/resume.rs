@@ -71,7 +71,7 @@ fn train(solver: &mut Solver, iterations: usize) -> (Vec<f64>, Vec<TestOutput>) 
     let (mut all, mut tests) = (Vec::new(), Vec::new());
     for _ in 0..iterations / 2 {
         all.extend(losses(solver, 2));
-        tests.extend(solver.test(0).unwrap());
+        tests.extend(solver.tested());
     }
     (all, tests)
 }
@@ -99,7 +99,7 @@ fn resuming_changes_no_bit_on(device: &Device) {
     resumed.restore(&path).unwrap();
     assert_eq!(resumed.iteration(), 6);
     // The test before the snapshot is made again.
-    resumed.test(0).unwrap();
+    resumed.tested();
     assert_eq!((train(&mut resumed, 8), parameters(&resumed)), expected);
     // And the test can fail: from the start, the same iterations are others.
     assert_ne!(train(&mut prepare(folder.path(), 3), 8).0, expected.0.0);
@@ -190,7 +190,7 @@ fn a_solver_can_go_back() {
     let path = solver.snapshot().unwrap();
     let expected = (train(&mut solver, 4), parameters(&solver));
     solver.restore(&path).unwrap();
-    solver.test(0).unwrap();
+    solver.tested();
     assert_eq!((train(&mut solver, 4), parameters(&solver)), expected);
 }
 
@@ -283,18 +283,18 @@ fn what_is_given_up_leaves_no_trace_on(device: &Device) {
     let mut stopped = prepare_on(device, folder.path(), 3);
     assert_eq!(losses(&mut whole, 3), losses(&mut stopped, 3));
     let finished = (parameters(&stopped), histories(&stopped));
-    let test = whole.test(0).unwrap();
-    assert_eq!(stopped.test(0).unwrap(), test);
+    let test = whole.tested();
+    assert_eq!(stopped.tested(), test);
     assert_eq!(stopped.step_unless(&asked()).unwrap(), None);
     assert_eq!((stopped.iteration(), (parameters(&stopped), histories(&stopped))), (3, finished));
     let path = stopped.snapshot().unwrap();
-    assert_eq!(stopped.test_unless(0, &asked()).unwrap(), None);
-    let expected = (losses(&mut whole, 4), whole.test(0).unwrap(), parameters(&whole));
+    assert_eq!(stopped.test(0, &asked()).unwrap(), None);
+    let expected = (losses(&mut whole, 4), whole.tested(), parameters(&whole));
     let mut resumed = prepare_on(device, folder.path(), 3);
     resumed.restore(&path).unwrap();
     for solver in [&mut stopped, &mut resumed] {
-        assert_eq!(solver.test(0).unwrap(), test, "the test before the iteration is made again");
-        assert_eq!((losses(solver, 4), solver.test(0).unwrap(), parameters(solver)), expected);
+        assert_eq!(solver.tested(), test, "the test before the iteration is made again");
+        assert_eq!((losses(solver, 4), solver.tested(), parameters(solver)), expected);
     }
 }
 
