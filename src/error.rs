@@ -4,7 +4,7 @@ use crate::stop;
 use files::database::DatabaseError;
 use std::io;
 use thiserror::Error;
-use trainer::{NetError, TrainError, data::DataError, group::RankError, prototxt, snapshot::SnapshotError};
+use trainer::{NetError, TrainError, group::RankError, prototxt, snapshot::SnapshotError};
 
 /// [`Error::Usage`] with a formatted sentence.
 macro_rules! usage {
@@ -26,15 +26,12 @@ pub enum Error {
     /// A net or solver file.
     #[error(transparent)]
     Spec(#[from] prototxt::SpecError),
-    /// A net, its data or its plan.
+    /// A net, its data or its plan; images that cannot be read, found or drawn.
     #[error(transparent)]
     Net(#[from] NetError),
     /// A training.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// Images that cannot be read, found or drawn.
-    #[error(transparent)]
-    Data(#[from] DataError),
     /// Ranks that do not find each other.
     #[error(transparent)]
     Rank(#[from] RankError),

@@ -1,18 +1,20 @@
 //! What can go wrong between a net's specification and its run.
 
 use crate::spec::LayerSpec;
-use std::fmt::Display;
+use std::{fmt::Display, io, path::Path};
 use thiserror::Error;
 
 /// Any error with a sentence of its own.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a net could not be built or run. Every variant prints as one sentence that names the layer or the file.
+/// Why a net could not be built or run, or its data could not be read. Every variant prints as one sentence that names
+/// the layer, the file or the sample.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NetError {
     /// A layer does not fit into its net or failed while it ran, a net cannot do what was asked of it, a run needs more
-    /// memory than there is, a kernel does not compute what it should, or a GPU met a label out of range; in a sentence.
+    /// memory than there is, a kernel does not compute what it should, or a GPU met a label out of range; a file, a sample
+    /// or settings of data that do not do, or no thread to load them; in a sentence.
     #[error("{0}")]
     Refused(String),
     /// The convolutions could not be planned.
@@ -50,5 +52,15 @@ impl NetError {
     /// The layer of this name failed while it ran, for this `reason`.
     pub(crate) fn run(layer: &str, reason: impl Display) -> Self {
         Self::Refused(format!("layer '{layer}': {reason}"))
+    }
+
+    /// A file or folder is missing or not readable, or a gzip stream in it is damaged or cut short.
+    pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Refused(format!("cannot read {}: {source}", path.display()))
+    }
+
+    /// `reason` is wrong at `place`: a file, a line of one, or a sample ([`Dataset::place`](crate::data::Dataset::place)).
+    pub(crate) fn at(place: impl Display, reason: impl Display) -> Self {
+        Self::Refused(format!("{place}: {reason}"))
     }
 }

@@ -1,6 +1,6 @@
 //! Mini-batches put together from samples, and the memory that this is done in.
 
-use super::{DataError, Dataset, Phase, Sample, Transform, TransformScratch, order::Order};
+use super::{Dataset, NetError, Phase, Sample, Transform, TransformScratch, order::Order};
 use crate::group::Share;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl BatchSource {
         cursor: &mut Cursor,
         data: &mut [f32],
         labels: &mut [f32],
-    ) -> Result<(), DataError> {
+    ) -> Result<(), NetError> {
         let Cursor { position, order, indices, scratch } = cursor;
         let LoaderOptions { mini_batch, share, seed, .. } = self.options;
         let first = *position + (share.rank * mini_batch) as u64;
@@ -81,9 +81,9 @@ impl BatchSource {
                     (n, ((out, label), &index)): Slot<'_>| {
             self.dataset.read_into(index, sample)?;
             let transformed = self.transform.apply(sample, (seed, first + n as u64), scratch, out);
-            transformed.map_err(|misfit| DataError::at(self.dataset.place(index), misfit))?;
+            transformed.map_err(|misfit| NetError::at(self.dataset.place(index), misfit))?;
             *label = sample.label as f32;
-            Ok::<_, DataError>(())
+            Ok::<_, NetError>(())
         };
         if self.dataset.facts().is_decoded {
             let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();

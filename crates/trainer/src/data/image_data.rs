@@ -1,7 +1,7 @@
 //! Caffe's `ImageData` source, a text list of files and labels; and the folder-per-class layout of ImageNet.
 
 use super::decode::{decode_into, dimensions};
-use super::{DataError, Dataset, DatasetFacts, MOST_LABEL, Phase, Sample, Transform, sorted_entries};
+use super::{Dataset, DatasetFacts, MOST_LABEL, NetError, Phase, Sample, Transform, sorted_entries};
 use crate::spec::{ImageDataParams, Mean, TransformParams};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ impl ImageData {
     ///
     /// # Errors
     /// The list cannot be read or is empty, a line of it does not parse, or the first image cannot be read.
-    pub fn open_list(list: &Path, root: &Path, is_color: bool) -> Result<Self, DataError> {
+    pub fn open_list(list: &Path, root: &Path, is_color: bool) -> Result<Self, NetError> {
         Self::new(list_entries(list, root)?, (list, root), is_color)
     }
 
@@ -45,11 +45,11 @@ impl ImageData {
     ///
     /// # Errors
     /// A folder cannot be read or holds no images, or the first image cannot be read.
-    pub fn open_folder(root: &Path, is_color: bool) -> Result<Self, DataError> {
+    pub fn open_folder(root: &Path, is_color: bool) -> Result<Self, NetError> {
         let entries = folder_entries(root)?;
         if let Some(other) = entries.iter().find(|entry| !is_image(&entry.path) || entry.path.is_dir()) {
             let reason = "is not named like an image (.jpg, .jpeg, .png); move it out of its class folder";
-            return Err(DataError::at(other.path.display(), reason));
+            return Err(NetError::at(other.path.display(), reason));
         }
         Self::new(entries, (root, root), is_color)
     }
@@ -58,20 +58,20 @@ impl ImageData {
     ///
     /// # Errors
     /// There are none, or the first cannot be read.
-    pub fn open_files(files: &[PathBuf], is_color: bool) -> Result<Self, DataError> {
+    pub fn open_files(files: &[PathBuf], is_color: bool) -> Result<Self, NetError> {
         let entries = files.iter().map(|path| Entry { path: path.clone(), label: 0, line: 0 });
         Self::new(entries.collect(), (Path::new(""), Path::new("")), is_color)
     }
 
-    fn new(entries: Vec<Entry>, (source, root): (&Path, &Path), is_color: bool) -> Result<Self, DataError> {
+    fn new(entries: Vec<Entry>, (source, root): (&Path, &Path), is_color: bool) -> Result<Self, NetError> {
         let Some(Entry { path, .. }) = entries.first() else {
-            return Err(DataError::at(source.display(), "lists no images"));
+            return Err(NetError::at(source.display(), "lists no images"));
         };
         // Read the first header even if its size is of no interest: a wrong root_folder shows before any training.
         let (first, packed) = (dimensions(path), fs::metadata(path).map_or(0, |file| file.len()));
         let (channels, [source, root]) = (if is_color { 3 } else { 1 }, [source, root].map(Path::to_owned));
         let mut set = Self { entries, source, root, is_color, facts: DatasetFacts::default() };
-        let [height, width] = first.map_err(|reason| DataError::at(set.place(0), reason))?;
+        let [height, width] = first.map_err(|reason| NetError::at(set.place(0), reason))?;
         let paths: usize = set.entries.iter().map(|entry| entry.path.capacity()).sum();
         set.facts = DatasetFacts {
             len: set.entries.len(),
@@ -112,29 +112,29 @@ impl Dataset for ImageData {
         }
     }
 
-    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
         let entry = &self.entries[index];
         sample.label = entry.label;
         let decoded = decode_into(&entry.path, self.is_color, sample);
-        decoded.map_err(|reason| DataError::at(self.place(index), reason))
+        decoded.map_err(|reason| NetError::at(self.place(index), reason))
     }
 }
 
 /// Reads all `images` as `params` say: of each, why it cannot be read, or is too small for the crop.
-pub fn check_images(images: &[PathBuf], params: &ImageDataParams) -> Vec<Result<(), DataError>> {
+pub fn check_images(images: &[PathBuf], params: &ImageDataParams) -> Vec<Result<(), NetError>> {
     let transform = TransformParams { mean: Mean::Zero, std: Vec::new(), ..params.transform.clone() };
     let check = |sample: &mut Sample, image: &PathBuf| {
         let set = ImageData::open_files(std::slice::from_ref(image), params.is_color)?;
         let fits = Transform::new(&transform, set.facts().shape, Phase::Test);
-        fits.map_err(|error| DataError::at(image.display(), error))?;
+        fits.map_err(|error| NetError::at(image.display(), error))?;
         set.read_into(0, sample)
     };
     images.par_iter().map_init(Sample::default, check).collect()
 }
 
 /// The images of a list, whose paths are relative to `root`.
-pub(super) fn list_entries(list: &Path, root: &Path) -> Result<Vec<Entry>, DataError> {
-    let text = fs::read_to_string(list).map_err(DataError::read(list))?;
+pub(super) fn list_entries(list: &Path, root: &Path) -> Result<Vec<Entry>, NetError> {
+    let text = fs::read_to_string(list).map_err(NetError::read(list))?;
     // Editors on Windows like to start a file with a byte-order mark.
     let text = text.trim_start_matches('\u{feff}');
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -142,17 +142,17 @@ pub(super) fn list_entries(list: &Path, root: &Path) -> Result<Vec<Entry>, DataE
 }
 
 /// The files of the class folders in `root`, whatever they are.
-pub(super) fn folder_entries(root: &Path) -> Result<Vec<Entry>, DataError> {
+pub(super) fn folder_entries(root: &Path) -> Result<Vec<Entry>, NetError> {
     let mut classes = sorted_entries(root)?;
     classes.retain(|path| path.is_dir());
     if classes.is_empty() {
-        return Err(DataError::at(root.display(), "holds no folder per class"));
+        return Err(NetError::at(root.display(), "holds no folder per class"));
     }
     let mut entries = Vec::new();
     for (label, class) in classes.iter().enumerate() {
         let files = sorted_entries(class)?;
         if files.is_empty() {
-            return Err(DataError::at(class.display(), "this class has no images"));
+            return Err(NetError::at(class.display(), "this class has no images"));
         }
         entries.extend(files.into_iter().map(|path| Entry { path, label: label as u32, line: 0 }));
     }
@@ -175,8 +175,8 @@ pub(super) fn class_names(entries: &[Entry], classes: usize) -> Vec<String> {
     if is_own { names } else { Vec::new() }
 }
 
-fn parse_line(list: &Path, number: usize, line: &str, root: &Path) -> Result<Entry, DataError> {
-    let error = |reason| DataError::at(format!("{}:{number}", list.display()), reason);
+fn parse_line(list: &Path, number: usize, line: &str, root: &Path) -> Result<Entry, NetError> {
+    let error = |reason| NetError::at(format!("{}:{number}", list.display()), reason);
     let line = line.trim();
     let (path, label) = line
         .rsplit_once(char::is_whitespace)

@@ -1,7 +1,7 @@
 //! Mini-batches, one after another, with the next ones prepared while the net computes.
 
 use super::batch::{BatchSource, Cursor, LoaderOptions};
-use super::{DataError, DataSummary, Dataset, Transform, prefetch::Worker};
+use super::{DataSummary, Dataset, NetError, Transform, prefetch::Worker};
 use crate::spec::TransformParams;
 use std::sync::Arc;
 use tensor::{Cpu, Device, Staging, ViewMut, arena::zeroed, geometry::elements};
@@ -29,10 +29,10 @@ impl Loader {
         transform: &TransformParams,
         options: LoaderOptions,
         device: &Device,
-    ) -> Result<Self, DataError> {
+    ) -> Result<Self, NetError> {
         let (samples, shape) = (dataset.facts().len, dataset.facts().shape);
         let mini_batch = options.mini_batch;
-        let refused = |reason| Err(DataError::Invalid(reason));
+        let refused = |reason| Err(NetError::Refused(reason));
         if mini_batch == 0 || samples == 0 {
             return refused(format!("no mini-batch of {mini_batch} can be made from {samples} samples"));
         }
@@ -116,7 +116,7 @@ impl Loader {
     ///
     /// # Panics
     /// If the lengths of `data` and `labels` are not those of a mini-batch.
-    pub fn upload(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
+    pub fn upload(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), NetError> {
         let mini_batch = self.source.options.mini_batch;
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));
         assert_eq!(lens, (self.source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
@@ -134,7 +134,7 @@ impl Loader {
     }
 
     /// Without a thread or memory of its own.
-    fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), DataError> {
+    fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), NetError> {
         let Self { source, device, cursor, .. } = self;
         Staging::default().fill(device, data, |data| match labels {
             Some(labels) => Staging::default().fill(device, labels, |to| source.fill(cursor, data, to)),

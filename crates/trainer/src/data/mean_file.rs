@@ -1,6 +1,6 @@
 //! Caffe's mean image: a `BlobProto` message in protobuf's binary form (`…_mean.binaryproto`).
 
-use super::DataError;
+use super::NetError;
 use crate::protobuf::blob;
 use files::read_regular;
 use ndarray::Array3;
@@ -10,9 +10,9 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file cannot be read, is not a `BlobProto`, or does not hold exactly one image.
-pub fn read_mean(path: &Path) -> Result<Array3<f32>, DataError> {
-    let bytes = read_regular(path).map_err(DataError::read(path))?;
-    let error = |reason| DataError::at(path.display(), format!("is not a mean image of Caffe: {reason}"));
+pub fn read_mean(path: &Path) -> Result<Array3<f32>, NetError> {
+    let bytes = read_regular(path).map_err(NetError::read(path))?;
+    let error = |reason| NetError::at(path.display(), format!("is not a mean image of Caffe: {reason}"));
     let (shape, values) =
         blob(&bytes).ok_or_else(|| error("it does not read as a protobuf message".to_owned()))?;
     let wrong = format!("its shape is {shape:?} and it holds {} values", values.len());

@@ -12,7 +12,6 @@
 mod augment;
 mod batch;
 mod decode;
-mod error;
 mod image_data;
 mod loader;
 mod mean_file;
@@ -28,13 +27,13 @@ mod tests;
 mod transform;
 mod unpack;
 
+use crate::error::NetError;
 pub use crate::spec::Phase;
 use serde::Serialize;
 use tensor::MemoryError;
 
 pub use batch::LoaderOptions;
 pub use decode::dimensions;
-pub use error::DataError;
 pub use image_data::{ImageData, check_images, is_image};
 pub use loader::Loader;
 pub use mean_file::read_mean;
@@ -130,7 +129,7 @@ pub trait Dataset: Send + Sync {
     ///
     /// # Errors
     /// The file cannot be read or decoded.
-    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError>;
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError>;
 
     /// A number by which one set can be told from another: of names, labels and shape, and of all pixels where reading
     /// them is no work. Where the set lies does not matter.
@@ -158,8 +157,8 @@ pub trait Dataset: Send + Sync {
     /// Verifies that every label is `ignored` or below `classes`, the number of outputs of the net's classifier.
     ///
     /// # Errors
-    /// [`DataError::Invalid`], naming the first sample that is out of range.
-    fn check_labels(&self, classes: usize, ignored: Option<i32>) -> Result<(), DataError> {
+    /// [`NetError::Refused`], naming the first sample that is out of range.
+    fn check_labels(&self, classes: usize, ignored: Option<i32>) -> Result<(), NetError> {
         let is_class = |label: u32| (label as usize) < classes;
         let is_ignored = |label: u32| ignored.is_some_and(|ignored| i64::from(ignored) == i64::from(label));
         let mut labels = (0..self.facts().len).map(|index| (index, self.label(index)));
@@ -167,6 +166,6 @@ pub trait Dataset: Send + Sync {
             return Ok(());
         };
         let reason = format!("label {label} is out of range, the classes are 0 to {}", classes as i64 - 1);
-        Err(DataError::at(self.place(index), reason))
+        Err(NetError::at(self.place(index), reason))
     }
 }

@@ -1,6 +1,6 @@
 //! The background thread of a loader.
 
-use super::{DataError, batch::BatchSource};
+use super::{NetError, batch::BatchSource};
 use rayon::ThreadPoolBuilder;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -8,7 +8,7 @@ use std::{io, sync::Arc};
 use tensor::{Device, Staged, ViewMut};
 
 /// Where filled buffers come from, and where empty ones go.
-type Channels = (Receiver<Result<Staged, DataError>>, SyncSender<Staged>);
+type Channels = (Receiver<Result<Staged, NetError>>, SyncSender<Staged>);
 
 /// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all
 /// buffers there are, so that neither side waits to send, and the thread notices the end of its loader after one
@@ -21,7 +21,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts a thread that fills mini-batches from `position` on, in memory of `device`.
-    pub(super) fn start(source: &Arc<BatchSource>, device: &Device, from: u64) -> Result<Self, DataError> {
+    pub(super) fn start(source: &Arc<BatchSource>, device: &Device, from: u64) -> Result<Self, NetError> {
         let buffers = source.options.prefetch;
         let (empty, empties) = sync_channel::<Staged>(buffers);
         let (fulls, filled) = sync_channel(buffers);
@@ -30,9 +30,11 @@ impl Worker {
             empty.send(buffer).expect("the receiver is in this function");
         }
         let source = Arc::clone(source);
+        let refused =
+            |error: io::Error| NetError::Refused(format!("no thread can be started to load data: {error}"));
         // Threads of its own: the library's common ones end the process where the system refuses them.
         let pool = source.dataset.facts().is_decoded.then(|| ThreadPoolBuilder::new().build());
-        let pool = pool.transpose().map_err(|error| DataError::Thread(io::Error::other(error)))?;
+        let pool = pool.transpose().map_err(|error| refused(io::Error::other(error)))?;
         let work = move || {
             let mut cursor = source.cursor(from);
             while let Ok(mut buffer) = empties.recv() {
@@ -53,11 +55,11 @@ impl Worker {
             }
         };
         let thread = thread::Builder::new().name("data-prefetch".to_owned()).spawn(work);
-        Ok(Self { channels: Some((filled, empty)), thread: Some(thread.map_err(DataError::Thread)?) })
+        Ok(Self { channels: Some((filled, empty)), thread: Some(thread.map_err(refused)?) })
     }
 
     /// Waits for the next mini-batch and copies it out. A worker that fails has ended and is not given back.
-    pub(super) fn take(mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<Self, DataError> {
+    pub(super) fn take(mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<Self, NetError> {
         let (filled, empty) = self.channels.as_ref().expect("present until dropped");
         let Ok(result) = filled.recv() else {
             // The thread has panicked in a data set, which must not be hidden.

@@ -9,7 +9,7 @@
 //! order, as Caffe's own conversion of this set leaves them. Source: A. Krizhevsky, "Learning Multiple Layers of
 //! Features from Tiny Images", 2009.
 
-use super::{DataError, Dataset, DatasetFacts, Phase, Sample, open_unpacked, sorted_entries};
+use super::{Dataset, DatasetFacts, NetError, Phase, Sample, open_unpacked, sorted_entries};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ impl Dataset for ImageRecords {
         format!("{} (sample {index})", self.source.display())
     }
 
-    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
         let shape @ [channels, height, width] = self.facts.shape;
         let (plane, bytes) = (height * width, channels * height * width);
         let planes = &self.pixels[index * bytes..][..bytes];
@@ -49,13 +49,13 @@ impl Dataset for ImageRecords {
 }
 
 /// Where a set lies: the images and the labels of IDX, each one file, or the files of CIFAR-10.
-fn files(source: &Path, phase: Phase) -> Result<[Vec<PathBuf>; 3], DataError> {
+fn files(source: &Path, phase: Phase) -> Result<[Vec<PathBuf>; 3], NetError> {
     for (file, database) in [("data.mdb", "LMDB"), ("CURRENT", "LevelDB")] {
         if source.join(file).exists() {
             let reason = format!(
                 "is a database of {database}, which cannot be read; use IDX, CIFAR-10 or image files"
             );
-            return Err(DataError::at(source.display(), reason));
+            return Err(NetError::at(source.display(), reason));
         }
     }
     let (prefixes, count) = match phase {
@@ -72,7 +72,7 @@ fn files(source: &Path, phase: Phase) -> Result<[Vec<PathBuf>; 3], DataError> {
         let reason = format!(
             "holds neither {images}-idx3-ubyte(.gz) nor CIFAR-10's {batches}* ({count}, of which {found} are there)"
         );
-        return Err(DataError::at(source.display(), reason));
+        return Err(NetError::at(source.display(), reason));
     }
     Ok(files)
 }
@@ -89,14 +89,14 @@ impl ImageRecords {
     ///
     /// # Errors
     /// The source is something else, such as an LMDB database; a file is unreadable, damaged, truncated or too long.
-    pub fn open(source: &Path, phase: Phase) -> Result<Self, DataError> {
+    pub fn open(source: &Path, phase: Phase) -> Result<Self, NetError> {
         let [images, labels, batches] = files(source, phase)?;
         match (images.first(), labels.first()) {
             (Some(images), Some(labels)) => Self::idx(images, labels),
             (Some(images), None) => {
                 let labels = if phase == Phase::Train { "train-labels" } else { "t10k-labels" };
                 let reason = format!("there is no {labels}-idx1-ubyte(.gz) beside it");
-                Err(DataError::at(images.display(), reason))
+                Err(NetError::at(images.display(), reason))
             }
             (None, _) => Self::cifar(source, &batches),
         }
@@ -106,24 +106,24 @@ impl ImageRecords {
     ///
     /// # Errors
     /// The source is something else, or its header is.
-    pub fn shape_of(source: &Path, phase: Phase) -> Result<[usize; 3], DataError> {
+    pub fn shape_of(source: &Path, phase: Phase) -> Result<[usize; 3], NetError> {
         let [images, ..] = files(source, phase)?;
         let Some(images) = images.first() else { return Ok([3, 32, 32]) };
-        let mut file = open_unpacked(images).map_err(DataError::read(images))?;
+        let mut file = open_unpacked(images).map_err(NetError::read(images))?;
         let [_, height, width] = read_header(images, &mut file, 0x803)?;
         // A header alone is not believed everything.
         match [height, width].iter().all(|side| (1..=1 << 16).contains(side)) {
             true => Ok([1, height, width]),
-            false => Err(DataError::at(images.display(), format!("has images of {height}x{width}"))),
+            false => Err(NetError::at(images.display(), format!("has images of {height}x{width}"))),
         }
     }
 
-    fn idx(images: &Path, labels: &Path) -> Result<Self, DataError> {
-        let opened = |path: &Path| open_unpacked(path).map_err(DataError::read(path));
+    fn idx(images: &Path, labels: &Path) -> Result<Self, NetError> {
+        let opened = |path: &Path| open_unpacked(path).map_err(NetError::read(path));
         let ([count, height, width], pixels) = read_idx(images, opened(images)?, 0x803)?;
         let ([label_count], bytes) = read_idx(labels, opened(labels)?, 0x801)?;
         if count != label_count || pixels.is_empty() {
-            return Err(DataError::Invalid(format!(
+            return Err(NetError::Refused(format!(
                 "{} holds {count} images of {height}x{width}, but {} holds {label_count} labels",
                 images.display(),
                 labels.display()
@@ -133,20 +133,20 @@ impl ImageRecords {
         Ok(Self::new(pixels, bytes, [1, height, width], classes, labels))
     }
 
-    fn cifar(source: &Path, files: &[PathBuf]) -> Result<Self, DataError> {
+    fn cifar(source: &Path, files: &[PathBuf]) -> Result<Self, NetError> {
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
         for file in files {
             let mut bytes = Vec::new();
             let read = open_unpacked(file).and_then(|open| open.take(MOST_BYTES + 1).read_to_end(&mut bytes));
-            let length = read.map_err(DataError::read(file))?;
+            let length = read.map_err(NetError::read(file))?;
             let (records, rest) = bytes.as_chunks::<RECORD_BYTES>();
             if records.is_empty() || !rest.is_empty() || length as u64 > MOST_BYTES {
                 let reason = format!("is not a file of up to 60000 CIFAR-10 records of {RECORD_BYTES} bytes");
-                return Err(DataError::at(file.display(), reason));
+                return Err(NetError::at(file.display(), reason));
             }
             if let Some(bad) = records.iter().position(|record| record[0] > 9) {
                 let reason = format!("label {} is out of range, the classes are 0 to 9", records[bad][0]);
-                return Err(DataError::at(format!("{} (record {bad})", file.display()), reason));
+                return Err(NetError::at(format!("{} (record {bad})", file.display()), reason));
             }
             labels.extend(records.iter().map(|record| record[0]));
             pixels.reserve_exact(length);
@@ -165,15 +165,15 @@ fn read_header<const D: usize>(
     path: &Path,
     file: &mut impl Read,
     magic: u32,
-) -> Result<[usize; D], DataError> {
+) -> Result<[usize; D], NetError> {
     let mut word = || {
         let mut bytes = [0; 4];
-        file.read_exact(&mut bytes).map_err(DataError::read(path)).map(|()| u32::from_be_bytes(bytes))
+        file.read_exact(&mut bytes).map_err(NetError::read(path)).map(|()| u32::from_be_bytes(bytes))
     };
     let found = word()?;
     if found != magic {
         let reason = format!("expected the magic number {magic:#010x} of IDX, found {found:#010x}");
-        return Err(DataError::at(path.display(), reason));
+        return Err(NetError::at(path.display(), reason));
     }
     let mut dims = [0; D];
     for dim in &mut dims {
@@ -187,16 +187,16 @@ pub(super) fn read_idx<const D: usize>(
     path: &Path,
     mut file: impl Read,
     magic: u32,
-) -> Result<([usize; D], Vec<u8>), DataError> {
+) -> Result<([usize; D], Vec<u8>), NetError> {
     let dims = read_header(path, &mut file, magic)?;
     let count = dims.iter().fold(1_u64, |product, &dim| product.saturating_mul(dim as u64));
     let mut elements = Vec::new();
-    file.take(count.saturating_add(1)).read_to_end(&mut elements).map_err(DataError::read(path))?;
+    file.take(count.saturating_add(1)).read_to_end(&mut elements).map_err(NetError::read(path))?;
     let found = elements.len() as u64;
     if found != count {
         let found = if found > count { "more".to_owned() } else { found.to_string() };
         let reason = format!("its header announces {count} elements, but it holds {found}");
-        return Err(DataError::at(path.display(), reason));
+        return Err(NetError::at(path.display(), reason));
     }
     elements.shrink_to_fit();
     Ok((dims, elements))

@@ -4,7 +4,7 @@
 //! to nothing, while a convolutional net learns it well. The arithmetic is that of whole numbers and of `f64` with
 //! sums, products, quotients and roots alone, which are the same on every machine.
 
-use super::{DataError, order::below};
+use super::{NetError, order::below};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -39,13 +39,13 @@ pub struct Rendering {
 ///
 /// # Errors
 /// Too many classes, a folder with something in it, or files that cannot be written.
-pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result<(), DataError> {
+pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result<(), NetError> {
     if set.classes > MOST_CLASSES {
         let reason = format!("{} classes are more than the {MOST_CLASSES} that can be drawn", set.classes);
-        return Err(DataError::Invalid(reason));
+        return Err(NetError::Refused(reason));
     }
     if out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(DataError::at(out.display(), "is not empty, and images would mix with what is there"));
+        return Err(NetError::at(out.display(), "is not empty, and images would mix with what is there"));
     }
     let folders: Vec<PathBuf> = (0..set.classes).map(|class| out.join(set.class_name(class))).collect();
     folders.iter().try_for_each(|folder| fs::create_dir_all(folder).map_err(unwritable(folder)))?;
@@ -62,8 +62,8 @@ pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result
     })
 }
 
-fn unwritable(file: &Path) -> impl Fn(io::Error) -> DataError {
-    move |error| DataError::at(file.display(), format!("cannot be written: {error}"))
+fn unwritable(file: &Path) -> impl Fn(io::Error) -> NetError {
+    move |error| NetError::at(file.display(), format!("cannot be written: {error}"))
 }
 
 impl Rendering {

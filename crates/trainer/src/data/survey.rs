@@ -2,7 +2,7 @@
 //! colourful it is, and what is kept for validation.
 
 use super::image_data::{Entry, class_names, folder_entries, is_image, list_entries};
-use super::{DataError, Sample, decode::decode_into, order::below, sorted_entries};
+use super::{NetError, Sample, decode::decode_into, order::below, sorted_entries};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -63,17 +63,17 @@ impl Survey {
         (validation, seed): (Option<f64>, u64),
         strict: bool,
         progress: impl Fn(usize) + Sync,
-    ) -> Result<Self, DataError> {
+    ) -> Result<Self, NetError> {
         let given = if source.is_dir() { source } else { source.parent().unwrap_or(Path::new("")) };
         // Files are called what the user calls them; a net, which lies elsewhere, is told where they are.
-        let root = std::path::absolute(Path::new(".").join(given)).map_err(DataError::read(given))?;
+        let root = std::path::absolute(Path::new(".").join(given)).map_err(NetError::read(given))?;
         if root.to_str().is_none() {
-            return Err(DataError::at(root.display(), "a net cannot hold a name with such characters"));
+            return Err(NetError::at(root.display(), "a net cannot hold a name with such characters"));
         }
         let (parts, own_folder) = parts(source, given)?;
         if validation.is_some() && !parts[1].is_empty() {
             let reason = "has a folder to validate with, so that no part is to be kept for that";
-            return Err(DataError::at(source.display(), reason));
+            return Err(NetError::at(source.display(), reason));
         }
         // The classes are those of all files: one whose files cannot be read does not go without a word.
         let listed: BTreeSet<u32> = parts[0].iter().map(|entry| entry.label).collect();
@@ -89,7 +89,7 @@ impl Survey {
                 }
                 _ => format!("has no images of class {missing} to train with; {numbers}"),
             };
-            return Err(DataError::at(source.display(), reason));
+            return Err(NetError::at(source.display(), reason));
         }
         let [files, own] = [&parts[..], &parts[1..]].map(|parts| parts.iter().map(Vec::len).sum::<usize>());
         let mut unreadable = Vec::new();
@@ -97,19 +97,19 @@ impl Survey {
             parts.map(|entries| look_at(entries, given, &|| progress(files), &mut unreadable));
         if let Some((_, first)) = unreadable.first().filter(|_| strict || unreadable.len() == files) {
             let reason = format!("{first} ({} of {files} files cannot be used)", unreadable.len());
-            return Err(DataError::Invalid(reason));
+            return Err(NetError::Refused(reason));
         }
         let present = labels(&train);
         if let Some((entry, first)) = unreadable.iter().find(|(entry, _)| !present.contains(&entry.label)) {
             let folder = entry.path.parent().filter(|_| source.is_dir());
             let class =
                 folder.map_or(format!("class {}", entry.label), |folder| folder.display().to_string());
-            return Err(DataError::at(class, format!("no image to train with can be used; {first}")));
+            return Err(NetError::at(class, format!("no image to train with can be used; {first}")));
         }
         if held.is_empty() {
             if let Some((_, last)) = unreadable.last().filter(|_| own > 0) {
                 let reason = format!("no image to validate with can be used; {last}");
-                return Err(DataError::at(source.display(), reason));
+                return Err(NetError::at(source.display(), reason));
             }
             (train, held) = split(train, validation.unwrap_or(0.1), seed);
         }
@@ -134,7 +134,7 @@ fn labels(images: &[Looked]) -> BTreeSet<u32> {
 }
 
 /// The files to train with, and those to validate with if they have a folder of their own, and that.
-fn parts(source: &Path, root: &Path) -> Result<([Vec<Entry>; 2], Option<PathBuf>), DataError> {
+fn parts(source: &Path, root: &Path) -> Result<([Vec<Entry>; 2], Option<PathBuf>), NetError> {
     let train = source.join("train");
     let own = VALIDATION.map(|name| source.join(name)).into_iter().find(|folder| folder.is_dir());
     let Some(own) = own.filter(|_| train.is_dir()) else {
@@ -151,7 +151,7 @@ fn parts(source: &Path, root: &Path) -> Result<([Vec<Entry>; 2], Option<PathBuf>
     let labels: BTreeMap<_, u32> = train.iter().map(|entry| (class(entry), entry.label)).collect();
     for entry in &mut held {
         let label = labels.get(&class(entry)).copied();
-        let unknown = || DataError::at(entry.path.display(), "train has no folder of this class");
+        let unknown = || NetError::at(entry.path.display(), "train has no folder of this class");
         entry.label = label.ok_or_else(unknown)?;
     }
     Ok(([train, held], Some(own)))

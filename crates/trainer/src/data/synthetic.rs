@@ -1,6 +1,6 @@
 //! Images from a random number generator, for timing a net without its data.
 
-use super::{DataError, Dataset, DatasetFacts, MOST_LABEL, Sample};
+use super::{Dataset, DatasetFacts, MOST_LABEL, NetError, Sample};
 use rand::{Rng, RngExt};
 use std::sync::OnceLock;
 use tensor::rng;
@@ -18,11 +18,11 @@ impl Synthetic {
     /// `len` images of `shape` (channels, height, width) with labels below `classes`.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if any of these is 0 or there are more classes than labels.
-    pub fn new(shape: [usize; 3], classes: usize, len: usize, seed: u64) -> Result<Self, DataError> {
+    /// [`NetError::Refused`] if any of these is 0 or there are more classes than labels.
+    pub fn new(shape: [usize; 3], classes: usize, len: usize, seed: u64) -> Result<Self, NetError> {
         if shape.contains(&0) || !(1..=MOST_LABEL as usize + 1).contains(&classes) || len == 0 {
             let [channels, height, width] = shape;
-            return Err(DataError::Invalid(format!(
+            return Err(NetError::Refused(format!(
                 "synthetic data cannot be {len} images of {channels}x{height}x{width} in {classes} classes"
             )));
         }
@@ -49,7 +49,7 @@ impl Dataset for Synthetic {
         format!("synthetic data (sample {index})")
     }
 
-    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
         sample.make_room(self.facts.shape.iter().product())?;
         // Stream 0 made the labels.
         rng::stream(self.seed, index as u64 + 1).fill_bytes(&mut sample.pixels);

@@ -3,7 +3,7 @@
 
 use super::augment::{jitter, region, rotate};
 use super::resize::{AVERAGING, NEAREST2, Pixels, Region};
-use super::{DataError, Phase, Sample, mean_file::read_mean, order::below, resize};
+use super::{NetError, Phase, Sample, mean_file::read_mean, order::below, resize};
 use crate::spec::{ColorJitter, Mean, TransformParams};
 use fast_image_resize::Resizer;
 use ndarray::Array3;
@@ -39,10 +39,10 @@ impl Transform {
     /// # Errors
     /// A crop larger than the images, unless in training it is of random areas, which are resized to it; an unreadable
     /// mean image or one of another shape, a mean or a divisor for other channels.
-    pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self, DataError> {
+    pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self, NetError> {
         let [channels, height, width] = shape;
         if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
-            return Err(DataError::Invalid("an image cannot be resized or cropped to 0 pixels".to_owned()));
+            return Err(NetError::Refused("an image cannot be resized or cropped to 0 pixels".to_owned()));
         }
         let crop = params.crop_size.map(|side| [side; 2]);
         let mut params = params.clone();
@@ -61,9 +61,9 @@ impl Transform {
         let transform = Self { params, mean, factors, phase, out_shape };
         if transform.params.min_area.is_some() && transform.has_mean_image() {
             let reason = "a mean image has no part of an image of any size (min_area); mean_value does";
-            return Err(DataError::Invalid(reason.to_owned()));
+            return Err(NetError::Refused(reason.to_owned()));
         }
-        transform.check([channels, size[0], size[1]]).map_err(DataError::Invalid)?;
+        transform.check([channels, size[0], size[1]]).map_err(NetError::Refused)?;
         Ok(transform)
     }
 
@@ -264,7 +264,7 @@ fn resized(params: &TransformParams, size: [usize; 2]) -> [usize; 2] {
 }
 
 /// What is subtracted: an image, or a value of each channel.
-fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>, DataError> {
+fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>, NetError> {
     let shape = [channels, 1, 1];
     match mean {
         Mean::File(path) => read_mean(path),
@@ -277,12 +277,12 @@ fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>, DataError> {
 }
 
 /// The value of each channel, if `values` are one or one for each.
-fn per_channel(name: &str, values: &[f32], channels: usize) -> Result<Vec<f32>, DataError> {
+fn per_channel(name: &str, values: &[f32], channels: usize) -> Result<Vec<f32>, NetError> {
     let count = values.len();
     if [1, channels].contains(&count) {
         return Ok((0..channels).map(|channel| values[channel % count]).collect());
     }
     let reason =
         format!("{count} {name} given for images of {channels} channels; give none, one or {channels}");
-    Err(DataError::Invalid(reason))
+    Err(NetError::Refused(reason))
 }

@@ -1,6 +1,6 @@
 //! Files that may be packed by gzip, and folders of files.
 
-use super::DataError;
+use super::NetError;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -27,9 +27,9 @@ pub fn unpacked<R: BufRead + Send + 'static>(mut packed: R) -> io::Result<Box<dy
 ///
 /// # Errors
 /// The folder cannot be read.
-pub fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+pub fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, NetError> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-    let entries = entries.map_err(DataError::read(folder))?.into_iter();
+    let entries = entries.map_err(NetError::read(folder))?.into_iter();
     let shown = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
     let mut paths: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
     paths.sort();

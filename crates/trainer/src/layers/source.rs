@@ -1,9 +1,9 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
 use super::{Declaration, Layer, Place};
-use crate::data::{DataError, Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Synthetic};
+use crate::data::{Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Synthetic};
 use crate::spec::{DataParams, Filler, FillerKind, ImageDataParams, Mean, TransformParams, of_top};
-use crate::{error::BoxError, fill::fill};
+use crate::{NetError, error::BoxError, fill::fill};
 use std::sync::Arc;
 use tensor::{Device, Staging, TensorType, ViewMut};
 
@@ -55,8 +55,8 @@ impl DataLayer {
         &Place { net, options, .. }: &Place<'_>,
         transform: &TransformParams,
         (mini_batch, shuffle): (usize, bool),
-        shape: impl FnOnce() -> Result<[usize; 3], DataError>,
-        open: Option<impl FnOnce() -> Result<D, DataError>>,
+        shape: impl FnOnce() -> Result<[usize; 3], NetError>,
+        open: Option<impl FnOnce() -> Result<D, NetError>>,
     ) -> Result<Self, BoxError> {
         let mut transform = transform.clone();
         let dataset: Arc<dyn Dataset> = if let Some(images) = options.synthetic {
@@ -78,7 +78,7 @@ impl DataLayer {
             if let Mean::File(file) = &mut transform.mean {
                 *file = net.resolve(&*file);
             }
-            let missing = || Err(DataError::Invalid("source is missing".to_owned()));
+            let missing = || Err(NetError::Refused("source is missing".to_owned()));
             let opened = open.map_or_else(missing, |open| open());
             let advise = |error| format!("{error} (--synthetic replaces the data with synthetic images)");
             Arc::new(opened.map_err(advise)?)

@@ -18,7 +18,7 @@ fn save_jpeg(path: &Path, image: &RgbImage) {
     fs::write(path, bytes).unwrap();
 }
 
-fn error<T>(result: Result<T, crate::data::DataError>) -> String {
+fn error<T>(result: Result<T, crate::NetError>) -> String {
     result.err().expect("an error").to_string()
 }
 

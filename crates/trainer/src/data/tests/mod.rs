@@ -9,7 +9,7 @@ mod render;
 mod survey;
 mod transform;
 
-use super::{DataError, Dataset, DatasetFacts, Sample};
+use super::{Dataset, DatasetFacts, NetError, Sample};
 use std::path::{Path, PathBuf};
 
 /// The digits that ship with the project.
@@ -18,7 +18,7 @@ fn digits() -> PathBuf {
 }
 
 /// Sample `index` of `set`.
-fn read(set: &dyn Dataset, index: usize) -> Result<Sample, DataError> {
+fn read(set: &dyn Dataset, index: usize) -> Result<Sample, NetError> {
     let mut sample = Sample::default();
     set.read_into(index, &mut sample).map(|()| sample)
 }
@@ -61,9 +61,9 @@ impl Dataset for Counting {
         format!("counting {index}")
     }
 
-    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), DataError> {
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
         if self.broken == Some(index) {
-            return Err(DataError::at(self.place(index), "broken"));
+            return Err(NetError::at(self.place(index), "broken"));
         }
         let shape = self.facts.shape;
         let pixels: usize = shape.iter().product();
