@@ -4,7 +4,7 @@ use crate::stop;
 use files::database::DatabaseError;
 use std::io;
 use thiserror::Error;
-use trainer::{NetError, TrainError, group::RankError, prototxt, snapshot::SnapshotError};
+use trainer::{NetError, TrainError, group::RankError, prototxt};
 
 /// [`Error::Usage`] with a formatted sentence.
 macro_rules! usage {
@@ -26,7 +26,7 @@ pub enum Error {
     /// A net or solver file.
     #[error(transparent)]
     Spec(#[from] prototxt::SpecError),
-    /// A net, its data or its plan; images that cannot be read, found or drawn.
+    /// A net, its data, its plan or its weights; images that cannot be read, found or drawn.
     #[error(transparent)]
     Net(#[from] NetError),
     /// A training.
@@ -35,9 +35,9 @@ pub enum Error {
     /// Ranks that do not find each other.
     #[error(transparent)]
     Rank(#[from] RankError),
-    /// A snapshot.
+    /// A training's snapshot that could not be written, which is not to be tried again.
     #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
+    Snapshot(NetError),
     /// A file that cannot be used or written, a budget that no plan keeps, a kernel that does not compute right.
     #[error("{0}")]
     Refused(String),

@@ -276,7 +276,7 @@ impl Training<'_> {
     }
 
     fn snapshot(&mut self) -> Result<(), Error> {
-        let path = self.solver.snapshot()?.display().to_string();
+        let path = self.solver.snapshot().map_err(Error::Snapshot)?.display().to_string();
         let iteration = self.solver.iteration();
         self.saved = Some((iteration, path.clone()));
         self.keep.1.insert(iteration);

@@ -2,8 +2,8 @@
 //! algorithms, which round differently. A training that keeps its plan resumes bit-exactly.
 
 use super::identity;
-use crate::net::Net;
-use crate::snapshot::{PLANS, SnapshotError, Tensors};
+use crate::snapshot::{PLANS, Tensors};
+use crate::{error::NetError, net::Net};
 use memory::{Action, Outline, Schedule, policy::MemoryPolicy};
 use planner::{
     ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
@@ -119,8 +119,8 @@ impl PlanRecord {
     /// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`] for plans that no planner made.
-    pub fn recorded(history: &Tensors) -> Result<Option<Self>, SnapshotError> {
+    /// [`NetError::Refused`] for plans that no planner made.
+    pub fn recorded(history: &Tensors) -> Result<Option<Self>, NetError> {
         history.json(PLANS, "its plans are", Self::check)
     }
 

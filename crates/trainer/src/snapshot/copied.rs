@@ -1,7 +1,7 @@
 //! Weights of one net in another: copied by the names of layers, as Caffe does.
 
 use super::modules::{Module, blue_first, fields, modules, turn};
-use super::{CLASSES, SnapshotError, Tensors, load_weights};
+use super::{CLASSES, Tensors, load_weights};
 use crate::net::graph::{Graph, Node};
 use crate::{Execution, Net, NetError};
 use serde::Serialize;
@@ -45,8 +45,8 @@ impl Weights {
     /// where there are more than outputs. `copied` is what it takes of them.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`] for names that cannot be read.
-    pub fn class_names(&self, net: &Net, copied: &CopiedWeights) -> Result<Vec<String>, SnapshotError> {
+    /// [`NetError::Refused`] for names that cannot be read.
+    pub fn class_names(&self, net: &Net, copied: &CopiedWeights) -> Result<Vec<String>, NetError> {
         let outputs = |node: &Node| Some((node.spec.name.clone(), node.spec.kind.outputs()?));
         let head = net.graph().nodes.iter().rev().find_map(outputs);
         let Some((head, outputs)) = head else { return Ok(Vec::new()) };
@@ -70,15 +70,15 @@ impl Weights {
     ///
     /// # Errors
     /// Those of [`load_weights`].
-    pub fn load(files: &[PathBuf]) -> Result<Self, SnapshotError> {
+    pub fn load(files: &[PathBuf]) -> Result<Self, NetError> {
         files.iter().map(|file| load_weights(file)).collect::<Result<_, _>>().map(Self)
     }
 
     /// What `net` takes of them.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`] for a layer of one name and two shapes, and for a file of which nothing is taken.
-    pub fn copied(&self, net: &Net) -> Result<CopiedWeights, SnapshotError> {
+    /// [`NetError::Refused`] for a layer of one name and two shapes, and for a file of which nothing is taken.
+    pub fn copied(&self, net: &Net) -> Result<CopiedWeights, NetError> {
         Ok(self.matched(net.graph())?.0)
     }
 
@@ -86,23 +86,23 @@ impl Weights {
     ///
     /// # Errors
     /// As [`Weights::copied`], and a layer that has none.
-    pub fn values(&self, net: &Net) -> Result<Vec<Vec<f32>>, SnapshotError> {
+    pub fn values(&self, net: &Net) -> Result<Vec<Vec<f32>>, NetError> {
         let (report, values) = self.matched(net.graph())?;
         report.complete()?;
         Ok(values.into_values().map(|values| bytemuck::pod_collect_to_vec(&values)).collect())
     }
 
-    fn matched(&self, graph: &Graph) -> Result<(CopiedWeights, Values<'_>), SnapshotError> {
+    fn matched(&self, graph: &Graph) -> Result<(CopiedWeights, Values<'_>), NetError> {
         let initialised = layers(graph).map(|(_, node)| node.spec.name.clone()).collect();
         let (mut report, mut values) = (CopiedWeights { files: Vec::new(), initialised }, Values::new());
         for tensors in &self.0 {
             let rename = |error| format!("{error}; to begin a layer afresh, rename it in the net");
-            let of_file = matched(tensors, graph).map_err(|error| SnapshotError::Refused(rename(error)));
+            let of_file = matched(tensors, graph).map_err(|error| NetError::Refused(rename(error)));
             let (file, of_file) = of_file?;
             if file.copied.is_empty() {
                 let what =
                     format!("has no weights for any layer of this net, but for {}", some(&file.skipped));
-                return Err(SnapshotError::refused(tensors.path(), what));
+                return Err(NetError::refused(tensors.path(), what));
             }
             report.initialised.retain(|name| !file.copied.contains(name));
             report.files.push(file);
@@ -117,7 +117,7 @@ impl Execution {
     ///
     /// # Errors
     /// As [`Weights::copied`], and then nothing has changed; a GPU that is lost.
-    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, SnapshotError> {
+    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, NetError> {
         let (report, values) = weights.matched(self.nets()[0].graph())?;
         for (param, values) in values {
             let span = self.layout().nets[0].params[param].data;
@@ -133,10 +133,9 @@ fn layers(graph: &Graph) -> impl Iterator<Item = (usize, &Node)> {
 }
 
 /// What of a file goes into which parameters.
-fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'a>), SnapshotError> {
+fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'a>), NetError> {
     let (modules, mut used, mut values) = (modules(graph), BTreeSet::new(), Values::new());
-    let (colours, refused) =
-        (blue_first(graph), |error: &NetError| SnapshotError::Refused(error.to_string()));
+    let (colours, refused) = (blue_first(graph), |error: &NetError| NetError::Refused(error.to_string()));
     let [mut copied, mut turned] = [Vec::new(), Vec::new()];
     for (index, node) in layers(graph) {
         let Some((is_pytorch, names)) = names(file, graph, node, &modules[index]) else { continue };
@@ -191,7 +190,7 @@ fn of_old_densenet(module: &str) -> String {
 }
 
 /// The layers of a file of which nothing was used; an error if that is so of a part of a layer.
-fn skipped(file: &Tensors, used: &BTreeSet<String>) -> Result<Vec<String>, SnapshotError> {
+fn skipped(file: &Tensors, used: &BTreeSet<String>) -> Result<Vec<String>, NetError> {
     let taken: BTreeSet<&str> = used.iter().map(|name| layer_of(name)).collect();
     let mut skipped = BTreeSet::new();
     for (name, shape) in file.shapes().filter(|(name, _)| !used.contains(*name)) {
@@ -222,14 +221,14 @@ impl CopiedWeights {
     /// Makes sure that no layer is left without weights.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`], with the names of those that are.
-    pub fn complete(&self) -> Result<(), SnapshotError> {
+    /// [`NetError::Refused`], with the names of those that are.
+    pub fn complete(&self) -> Result<(), NetError> {
         if self.initialised.is_empty() {
             return Ok(());
         }
         let files: Vec<&str> = self.files.iter().map(|file| file.file.as_str()).collect();
         let (files, missing) = (files.join(", "), some(&self.initialised));
-        Err(SnapshotError::Refused(format!("all layers need weights, and {files} has none for {missing}")))
+        Err(NetError::Refused(format!("all layers need weights, and {files} has none for {missing}")))
     }
 }
 

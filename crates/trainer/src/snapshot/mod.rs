@@ -6,7 +6,6 @@
 
 mod caffemodel;
 mod copied;
-mod error;
 pub(crate) mod modules;
 mod place;
 mod state;
@@ -15,11 +14,11 @@ mod tensors;
 mod tests;
 mod weights;
 
+use crate::error::NetError;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 pub use copied::{CopiedFile, CopiedWeights, Weights};
-pub use error::SnapshotError;
 pub use place::{SnapshotPlace, newest};
 pub(crate) use state::PLANS;
 pub use state::{SolverState, fingerprint, load_solver_state, save_solver_state};

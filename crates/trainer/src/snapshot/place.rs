@@ -1,6 +1,6 @@
 //! Where the snapshots of a training go: tried before it starts, and kept for it alone.
 
-use super::{SnapshotError, load_solver_state, load_weights, state_path, weights_path};
+use super::{NetError, load_solver_state, load_weights, state_path, weights_path};
 use files::{Claim, Claimed, claim, remove_abandoned, try_writing};
 use std::path::{Path, PathBuf};
 use std::{collections::BTreeSet, fs, io};
@@ -19,10 +19,10 @@ impl SnapshotPlace {
     /// trainings that have died there left half written, and keeps the prefix for this process.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`] if no snapshot could be written, or another training writes there.
-    pub fn open(prefix: &Path, last: u64) -> Result<Self, SnapshotError> {
+    /// [`NetError::Refused`] if no snapshot could be written, or another training writes there.
+    pub fn open(prefix: &Path, last: u64) -> Result<Self, NetError> {
         let longest = state_path(prefix, last);
-        let error = SnapshotError::file("no snapshot can be written as", &longest);
+        let error = NetError::file("no snapshot can be written as", &longest);
         let (folder, stem) = folder_and_stem(prefix);
         fs::create_dir_all(&folder).map_err(&error)?;
         try_writing(&longest).map_err(error)?;
@@ -31,7 +31,7 @@ impl SnapshotPlace {
             Claimed::Unknown(error) => (None, Some(error)),
             Claimed::Taken(holder) => {
                 let prefix = prefix.display();
-                return Err(SnapshotError::Refused(format!(
+                return Err(NetError::Refused(format!(
                     "another training ({holder}) writes its snapshots as {prefix}_iter_N; this one needs another \
                      --snapshot-prefix"
                 )));
@@ -71,12 +71,12 @@ impl SnapshotPlace {
     /// Removes what there is of the snapshot of an iteration.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`].
-    pub fn remove(&self, iteration: u64) -> Result<(), SnapshotError> {
+    /// [`NetError::Refused`].
+    pub fn remove(&self, iteration: u64) -> Result<(), NetError> {
         // The state first: what is without one is no snapshot.
         for path in [state_path(&self.prefix, iteration), weights_path(&self.prefix, iteration)] {
             if path.exists() {
-                fs::remove_file(&path).map_err(SnapshotError::file("cannot remove the snapshot", &path))?;
+                fs::remove_file(&path).map_err(NetError::file("cannot remove the snapshot", &path))?;
             }
         }
         Ok(())
@@ -103,7 +103,7 @@ fn iterations(prefix: &Path) -> BTreeSet<u64> {
 ///
 /// # Errors
 /// An earlier training went further than the one that wrote last.
-pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), SnapshotError> {
+pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), NetError> {
     let mut damaged = Vec::new();
     // Weights alone are those of a training that ended between its two files.
     let states = iterations(prefix).into_iter().map(|at| state_path(prefix, at)).filter(|path| path.exists());
@@ -120,7 +120,7 @@ pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), SnapshotE
             states.iter().rev().take_while(|other| **other != path).find(|other| check(other).is_ok());
         let Some(further) = further else { return Ok((Some(path), damaged)) };
         let [path, further] = [&path, further].map(|path| path.display());
-        return Err(SnapshotError::Refused(format!(
+        return Err(NetError::Refused(format!(
             "{path} was written after {further}: move the one of another training away, or name one by --snapshot"
         )));
     }
@@ -128,7 +128,7 @@ pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), SnapshotE
 }
 
 /// Whether a solver state and its weights are whole.
-fn check(path: &Path) -> Result<(), SnapshotError> {
+fn check(path: &Path) -> Result<(), NetError> {
     let (state, _) = load_solver_state(path)?;
     let weights = load_weights(&path.with_file_name(&state.weights))?;
     state.check(path, &state.parameters, (&state.solver_type, state.random_seed), &weights)

@@ -1,6 +1,6 @@
 //! What a resumed run needs besides the weights.
 
-use super::{NamedTensor, SnapshotError, Tensors, load_tensors, save_tensors};
+use super::{NamedTensor, NetError, Tensors, load_tensors, save_tensors};
 use files::digest::fnv1a;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
@@ -46,14 +46,14 @@ impl SolverState {
     /// would differ.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`], naming what differs.
+    /// [`NetError::Refused`], naming what differs.
     pub fn check(
         &self,
         path: &Path,
         parameters: &str,
         (solver_type, seed): (&str, u64),
         weights: &Tensors,
-    ) -> Result<(), SnapshotError> {
+    ) -> Result<(), NetError> {
         let reason = if self.parameters != parameters {
             format!("it is of the net {:?}, whose parameters differ from this net's", self.net)
         } else if self.solver_type != solver_type {
@@ -65,7 +65,7 @@ impl SolverState {
         } else {
             return Ok(());
         };
-        Err(SnapshotError::refused(path, format!("cannot be resumed: {reason}")))
+        Err(NetError::refused(path, format!("cannot be resumed: {reason}")))
     }
 }
 
@@ -84,7 +84,7 @@ pub fn save_solver_state(
     state: &SolverState,
     plans: &impl Serialize,
     history: &[NamedTensor],
-) -> Result<(), SnapshotError> {
+) -> Result<(), NetError> {
     let json = serde_json::to_string(state).expect("strings and numbers always have a JSON form");
     let plans = serde_json::to_string(plans).expect("plans are made of strings and numbers, too");
     let metadata = BTreeMap::from([(KEY.to_owned(), json), (PLANS.to_owned(), plans)]);
@@ -94,8 +94,8 @@ pub fn save_solver_state(
 /// Reads the state and the history tensors.
 ///
 /// # Errors
-/// Those of [`load_tensors`]; [`SnapshotError::Refused`] for a file without a solver state (one of weights, perhaps).
-pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), SnapshotError> {
+/// Those of [`load_tensors`]; [`NetError::Refused`] for a file without a solver state (one of weights, perhaps).
+pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), NetError> {
     let history = load_tensors(path)?;
     let is_possible = |state: &SolverState| {
         let counts = std::iter::once(&state.iteration).chain(state.data_positions.values());
@@ -108,7 +108,7 @@ pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), Snapshot
         Some(state) => Ok((state, history)),
         None => {
             let what = "holds weights, not a solver state; --weights starts a new training from it";
-            Err(SnapshotError::refused(path, what))
+            Err(NetError::refused(path, what))
         }
     }
 }

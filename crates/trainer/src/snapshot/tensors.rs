@@ -5,7 +5,7 @@
 //! CRC-32 of the data in the metadata, which the format itself has no place for, and one of all else in the header;
 //! files from elsewhere load without.
 
-use super::{NamedTensor, SnapshotError};
+use super::{NamedTensor, NetError};
 use files::{read_regular, write_atomically};
 use safetensors::{Dtype, SafeTensors};
 use serde::de::DeserializeOwned;
@@ -34,7 +34,7 @@ pub fn save_tensors(
     path: &Path,
     tensors: &[NamedTensor],
     metadata: &BTreeMap<String, String>,
-) -> Result<u32, SnapshotError> {
+) -> Result<u32, NetError> {
     check(tensors)?;
     let checksum = crc32(tensors.iter().map(|(_, _, data)| bytemuck::cast_slice(data)));
     let header = header(tensors, metadata, checksum);
@@ -43,13 +43,13 @@ pub fn save_tensors(
         file.write_all(&header)?;
         tensors.iter().try_for_each(|(_, _, data)| file.write_all(bytemuck::cast_slice(data)))
     });
-    written.map(|()| checksum).map_err(SnapshotError::file("cannot write", path))
+    written.map(|()| checksum).map_err(NetError::file("cannot write", path))
 }
 
-fn check(tensors: &[NamedTensor]) -> Result<(), SnapshotError> {
+fn check(tensors: &[NamedTensor]) -> Result<(), NetError> {
     let mut names = BTreeSet::from([METADATA]);
     for (name, shape, data) in tensors {
-        let error = |reason| SnapshotError::Refused(format!("cannot save tensor {name}: {reason}"));
+        let error = |reason| NetError::Refused(format!("cannot save tensor {name}: {reason}"));
         if !names.insert(name.as_str()) {
             return Err(error("the name is given twice or reserved".to_owned()));
         }
@@ -104,9 +104,9 @@ pub struct Tensors {
 ///
 /// # Errors
 /// The file cannot be read, is truncated, damaged (its checksum differs) or something else, or holds another type.
-pub fn load_tensors(path: &Path) -> Result<Tensors, SnapshotError> {
-    let bytes = read_regular(path).map_err(SnapshotError::file("cannot read", path))?;
-    parse(path, bytes).map_err(|reason| SnapshotError::corrupt(path, reason))
+pub fn load_tensors(path: &Path) -> Result<Tensors, NetError> {
+    let bytes = read_regular(path).map_err(NetError::read(path))?;
+    parse(path, bytes).map_err(|reason| NetError::corrupt(path, reason))
 }
 
 /// Whether a file of this content is a safetensors file, or the beginning of one.
@@ -203,17 +203,17 @@ impl Tensors {
     /// What the metadata hold under `key` in JSON, if anything. Errors begin with `subject`, such as `its plans are`.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`] for what cannot be read or does not pass `check`.
+    /// [`NetError::Refused`] for what cannot be read or does not pass `check`.
     pub(crate) fn json<T: DeserializeOwned>(
         &self,
         key: &str,
         subject: &str,
         check: impl FnOnce(&T) -> Result<(), String>,
-    ) -> Result<Option<T>, SnapshotError> {
+    ) -> Result<Option<T>, NetError> {
         let Some(json) = self.metadata(key) else { return Ok(None) };
         let value = serde_json::from_str(json).map_err(|error| error.to_string());
         let checked = value.and_then(|value| check(&value).map(|()| Some(value)));
-        checked.map_err(|reason| SnapshotError::corrupt(&self.path, format!("{subject} damaged ({reason})")))
+        checked.map_err(|reason| NetError::corrupt(&self.path, format!("{subject} damaged ({reason})")))
     }
 
     /// CRC-32 of the data.
@@ -224,11 +224,11 @@ impl Tensors {
     /// Verifies that the file holds exactly the tensors `expected`, before any of them is copied.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`], naming the first that differs.
+    /// [`NetError::Refused`], naming the first that differs.
     pub fn check<'a>(
         &self,
         expected: impl IntoIterator<Item = (&'a str, impl AsRef<[usize]>)>,
-    ) -> Result<(), SnapshotError> {
+    ) -> Result<(), NetError> {
         let mut known = BTreeSet::new();
         for (name, shape) in expected {
             self.bytes(name, shape.as_ref())?;
@@ -242,8 +242,8 @@ impl Tensors {
     /// The elements of a tensor, little-endian. Files of Caffe have ones before a shape of fewer axes.
     ///
     /// # Errors
-    /// [`SnapshotError::Refused`] if it is not there, or has another shape.
-    pub fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], SnapshotError> {
+    /// [`NetError::Refused`] if it is not there, or has another shape.
+    pub fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], NetError> {
         let difference = match self.index.get(name) {
             Some((shape, range)) if behind_ones(shape) == behind_ones(expected) => {
                 return Ok(&self.data[range.clone()]);
@@ -254,8 +254,8 @@ impl Tensors {
         Err(self.other_net(difference))
     }
 
-    pub(super) fn other_net(&self, difference: String) -> SnapshotError {
-        SnapshotError::refused(&self.path, format!("is of another net: {difference}"))
+    pub(super) fn other_net(&self, difference: String) -> NetError {
+        NetError::refused(&self.path, format!("is of another net: {difference}"))
     }
 }
 

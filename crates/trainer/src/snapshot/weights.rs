@@ -1,6 +1,6 @@
 //! Weights, and not what looks like them: the momentum in a solver state has their very names and shapes.
 
-use super::{SnapshotError, Tensors, caffemodel, state, tensors};
+use super::{NetError, Tensors, caffemodel, state, tensors};
 use files::read_regular;
 use std::path::Path;
 
@@ -13,19 +13,19 @@ const OTHERS: [(&[u8], &str); 2] = [
 /// Reads a file of weights: a safetensors file of any program, or a caffemodel. Its content tells which it is.
 ///
 /// # Errors
-/// Those of [`load_tensors`](super::load_tensors); [`SnapshotError::Refused`] for a solver state.
-pub fn load_weights(path: &Path) -> Result<Tensors, SnapshotError> {
-    let bytes = read_regular(path).map_err(SnapshotError::file("cannot read", path))?;
+/// Those of [`load_tensors`](super::load_tensors); [`NetError::Refused`] for a solver state.
+pub fn load_weights(path: &Path) -> Result<Tensors, NetError> {
+    let bytes = read_regular(path).map_err(NetError::read(path))?;
     let parsed = match OTHERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         Some((_, what)) => Err((*what).to_owned()),
         None if tensors::is_safetensors(&bytes) => tensors::parse(path, bytes),
         None => caffemodel::parse(path, &bytes),
     };
-    let tensors = parsed.map_err(|reason| SnapshotError::corrupt(path, reason))?;
+    let tensors = parsed.map_err(|reason| NetError::corrupt(path, reason))?;
     if tensors.metadata(state::KEY).is_none() {
         return Ok(tensors);
     }
-    Err(SnapshotError::refused(path, "is a solver state (the momentum of a training), not weights"))
+    Err(NetError::refused(path, "is a solver state (the momentum of a training), not weights"))
 }
 
 /// Key of the names of classes in the metadata of weights.

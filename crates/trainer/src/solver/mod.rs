@@ -15,7 +15,7 @@ use crate::group::{RankError, Share};
 use crate::planning::{self, PlanRecord};
 use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::spec::{NetSource, NetSpec, NetState, SolverSpec};
-use crate::{error::NetError, layers::BuildOptions, net::Net, prototxt, snapshot::SnapshotError, stop::Stop};
+use crate::{error::NetError, layers::BuildOptions, net::Net, prototxt, stop::Stop};
 use memory::Action;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -32,12 +32,9 @@ pub enum TrainError {
     /// A net or solver file.
     #[error(transparent)]
     Spec(#[from] prototxt::SpecError),
-    /// A net.
+    /// A net, its data or a snapshot.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// A snapshot.
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
     /// Another rank has failed, or is lost.
     #[error(transparent)]
     Rank(#[from] RankError),

@@ -4,8 +4,8 @@
 use super::{Solver, TrainError};
 use crate::net::{Net, graph::Param, layout::ParamSpans};
 use crate::snapshot::{
-    CLASSES, CopiedWeights, NamedTensor, SnapshotError, SolverState, Tensors, Weights, fingerprint,
-    load_solver_state, load_weights, save_solver_state, save_tensors, state_path, weights_path,
+    CLASSES, CopiedWeights, NamedTensor, SolverState, Tensors, Weights, fingerprint, load_solver_state,
+    load_weights, save_solver_state, save_tensors, state_path, weights_path,
 };
 use crate::{error::NetError, run::Execution, spec::method_name};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl Solver {
     ///
     /// # Errors
     /// A file that cannot be written; nothing half-written is left.
-    pub fn snapshot(&self) -> Result<PathBuf, SnapshotError> {
+    pub fn snapshot(&self) -> Result<PathBuf, NetError> {
         let prefix = &self.spec.snapshot.prefix;
         let (weights, state) = (weights_path(prefix, self.iteration), state_path(prefix, self.iteration));
         let mut metadata = BTreeMap::from([
@@ -168,7 +168,7 @@ impl Execution {
     }
 
     /// What `tensors` has not becomes 0.
-    fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), SnapshotError> {
+    fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), NetError> {
         let kept = self.kept(which).map(|(id, param, dims, span)| (id, param.name.clone(), dims, span));
         for (id, name, dims, span) in kept.collect::<Vec<_>>() {
             let saved = tensors.shape(&name).map(|_| tensors.bytes(&name, &dims)).transpose()?;
