@@ -153,6 +153,14 @@ pub(super) fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
         let values: Vec<f32> = halves.iter().map(|&half| widen(u16::from_le_bytes(half))).collect();
         tensors.add(name, shape, &values);
     }
+    // What PyTorch's DistributedDataParallel and its compiler put before all names.
+    for wrapper in ["module.", "_orig_mod.", "module."] {
+        let is_wrapped = |name: &String| name.starts_with(wrapper);
+        if !tensors.metadata.contains_key(CHECKSUM) && tensors.index.keys().all(is_wrapped) {
+            let index = std::mem::take(&mut tensors.index).into_iter();
+            tensors.index = index.map(|(name, found)| (name[wrapper.len()..].to_owned(), found)).collect();
+        }
+    }
     Ok(tensors)
 }
 

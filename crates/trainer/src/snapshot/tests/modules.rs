@@ -51,7 +51,7 @@ fn state_dict<'a>(
 }
 
 /// The same tensors under the names of a module each, as a net of the same names, by their places in a chain, and as
-/// torchvision's first DenseNets were called; batch norm in one layer, and in two.
+/// torchvision's first DenseNets were called; of a model that was wrapped; batch norm in one layer, and in two.
 #[test]
 fn state_dicts_of_pytorch_are_copied_by_module() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,8 +61,13 @@ fn state_dicts_of_pytorch_are_copied_by_module() {
     };
     let weight = ["weight", "bias"];
     let norm = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"];
-    let cases: [([&str; 3], &[&str]); 5] = [
+    let cases: [([&str; 3], &[&str]); 7] = [
         (["layer1.0.conv1", "layer1.0.bn1", "fc"], &["conv:layer1.0.conv1", "bn:layer1.0.bn1", "relu", "fc"]),
+        (["module.c1", "module.b1", "module.fc"], &["conv:c1", "bn:b1", "relu", "fc"]),
+        (
+            ["_orig_mod.module.c1", "_orig_mod.module.b1", "_orig_mod.module.fc"],
+            &["conv:c1", "bn:b1", "relu", "fc"],
+        ),
         (["features.0", "features.1", "classifier.1"], &["conv", "bn", "relu", "drop", "fc"]),
         (["features.0", "features.1", "classifier.0"], &["conv", "norm", "scale", "relu", "pool:p", "fc"]),
         (["conv", "norm", "fc"], &["conv", "norm", "scale", "fc"]),
