@@ -44,36 +44,18 @@ trait ComplexLanes: Lanes {
 
 impl<L: Lanes> ComplexLanes for L {}
 
-/// `cos(pi k / 16)` of the first quadrant.
-const COSINES: [f64; 9] = [
-    1.0,
-    0.980_785_280_403_230_4,
-    0.923_879_532_511_286_7,
-    0.831_469_612_302_545_2,
-    std::f64::consts::FRAC_1_SQRT_2,
-    0.555_570_233_019_602_2,
-    0.382_683_432_365_089_8,
-    0.195_090_322_016_128_3,
-    0.0,
-];
-
-/// `cos(2 pi k / 32)`.
-const fn cosine(k: usize) -> f32 {
-    (match k % MAX {
-        k @ 0..=8 => COSINES[k],
-        k @ 9..=16 => -COSINES[16 - k],
-        k @ 17..=24 => -COSINES[k - 16],
-        k => COSINES[MAX - k],
-    }) as f32
-}
-
 /// `exp(-2 pi i k / 32)` for every `k`.
 static ROTORS: [[f32; 2]; MAX] = {
-    let mut rotors = [[0.0; 2]; MAX];
-    let mut k = 0;
-    while k < MAX {
-        // -sin(a) = cos(a + a quarter turn)
-        rotors[k] = [cosine(k), cosine(k + MAX / 4)];
+    let [cos, sin] = [0.980_785_280_403_230_4, 0.195_090_322_016_128_3];
+    let (mut rotors, mut z, mut k) = ([[0.0; 2]; MAX], [1.0, 0.0_f64], 0);
+    while k < MAX / 4 {
+        let [re, im] = [z[0] as f32, z[1] as f32];
+        // Quarter turns are exact.
+        rotors[k] = [re, im];
+        rotors[k + MAX / 4] = [im, -re];
+        rotors[k + MAX / 2] = [-re, -im];
+        rotors[k + 3 * MAX / 4] = [-im, re];
+        z = [z[0] * cos + z[1] * sin, z[1] * cos - z[0] * sin];
         k += 1;
     }
     rotors
