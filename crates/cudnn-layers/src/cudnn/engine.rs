@@ -46,10 +46,9 @@ pub(crate) struct EngineFacts {
 
 impl EngineFacts {
     /// Numerical notes: products on tensor cores, for which single precision is rounded to TF32; operands or sums of
-    /// half precision; sums in the frequency domain; another result each time; sums of transformed tiles.
+    /// half precision; another result each time; sums of transformed tiles.
     pub(crate) const TENSOR_CORES: Range<u32> = 0..1;
     pub(crate) const HALF_PRECISION: Range<u32> = 1..3;
-    pub(crate) const FREQUENCIES: Range<u32> = 3..4;
     pub(crate) const NONDETERMINISTIC: Range<u32> = 4..5;
     pub(crate) const WINOGRAD: Range<u32> = 5..9;
 

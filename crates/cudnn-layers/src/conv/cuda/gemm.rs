@@ -1,7 +1,7 @@
 //! Convolutions as products of matrices, one for each sample, by cuBLAS: in single precision faster than cuDNN's sums of
 //! products, with filters of 1x1 up to three times.
 
-use super::{convolver::padded, kind::Kind};
+use super::convolver::padded;
 use crate::blas::{Factor, product};
 use crate::conv::{ConvError, ConvOp, Convolver, Facts};
 use crate::lowering::{col2im, im2col, sum_terms};
@@ -9,9 +9,9 @@ use planner::{Bytes, Math};
 use std::sync::Arc;
 use tensor::{ConvGeometry, Format, Out, View, ViewMut, cuda::Cuda, geometry::elements};
 
-/// The names, and how exact they are.
-pub(super) const NAMES: [(&str, Kind); 2] =
-    [("BATCHED_GEMM", Kind::Direct), ("BATCHED_GEMM_TF32", Kind::Tf32)];
+/// The names, and how exact they are, as engines of the same arithmetic.
+pub(super) const NAMES: [(&str, f32); 2] = [("BATCHED_GEMM", 1e-6), (IN_TF32, 5e-4)];
+const IN_TF32: &str = "BATCHED_GEMM_TF32";
 
 /// `y = w x`, `dx = w^T dy` or `dw = sum over samples of dy x^T`, where the image of a sample is a matrix: what taps of
 /// the filter see of its channels, for the pixels of y (im2col). With filters of 1x1 and no stride it is that as it lies
@@ -21,7 +21,6 @@ pub(super) struct GemmConvolver {
     facts: Facts,
     cuda: Cuda,
     op: ConvOp,
-    kind: Kind,
 }
 
 impl GemmConvolver {
@@ -37,26 +36,26 @@ impl GemmConvolver {
         let is_small = [h + 2 * pad[0], w + 2 * pad[1]].map(i32::try_from).iter().all(Result::is_ok)
             && elements(&matrices).and(elements(&terms)).is_some();
         let applies = format == Format::F32 && groups == 1 && is_small;
-        let is_allowed = |kind| kind != Kind::Tf32 || math == Math::Tf32;
-        let asked = |(own, kind): &(&str, Kind)| name.map_or(is_allowed(*kind), |name| name == *own);
-        let make = |(name, kind): (&str, Kind)| -> Arc<dyn Convolver> {
+        let is_allowed = |own: &str| own != IN_TF32 || math == Math::Tf32;
+        let asked = |&(own, _): &(&str, f32)| name.map_or(is_allowed(own), |name| name == own);
+        let make = |(name, max_error): (&str, f32)| -> Arc<dyn Convolver> {
             let parts = parts(op, &geometry).map(|len| padded(format, len) as u64);
             let facts = Facts {
                 name: name.to_owned(),
                 geometry,
                 workspace: Bytes(parts.iter().sum()),
                 prepared: Bytes(0),
-                max_error: kind.max_error(&geometry, format),
+                max_error,
                 deterministic: true,
             };
-            Arc::new(Self { facts, cuda: cuda.clone(), op, kind })
+            Arc::new(Self { facts, cuda: cuda.clone(), op })
         };
         NAMES.into_iter().filter(|own| applies && asked(own)).map(make).collect()
     }
 
     /// The product for each sample.
     fn product(&self, extents: [usize; 3], factors: [Factor<'_>; 2], out: Out<'_>) {
-        product(&self.cuda, self.kind == Kind::Tf32, extents, factors, out);
+        product(&self.cuda, self.facts.name == IN_TF32, extents, factors, out);
     }
 }
 

@@ -3,7 +3,6 @@
 mod convolver;
 mod engines;
 mod gemm;
-mod kind;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! Engines: which are tried, that they come back by their names, and that they can be recorded.
 
 use super::super::engines::{Search, suits};
-use super::{super::kind::Kind, *};
+use super::{super::convolver::max_error, *};
 use crate::conv::operands::operands;
 use crate::cudnn::{EngineFacts, LIKELY};
 use crate::space_to_depth::blocks;
@@ -31,16 +31,19 @@ fn engines_that_round_more_than_is_allowed_or_are_compiled_first_are_not_tried()
 
 #[test]
 fn the_notes_of_an_engine_decide_its_accuracy() {
-    let (f32, bf16) = (Format::F32, Format::BF16);
+    // In single precision with filters of 3x3 and of 3x5, and in BF16 with both.
     for (notes, in_f32, in_bf16) in [
-        (&[][..], Kind::Direct, Kind::Direct),
-        (&[0], Kind::Tf32, Kind::Direct),
-        (&[3], Kind::Fft, Kind::Fft),
-        (&[0, 3], Kind::Tf32, Kind::Fft),
-        (&[5, 7], Kind::Winograd, Kind::Winograd),
+        (&[][..], [1e-6, 1e-6], 4e-3),
+        (&[0], [5e-4, 5e-4], 4e-3),
+        (&[3], [1e-6, 1e-6], 4e-3),
+        (&[0, 3], [5e-4, 5e-4], 4e-3),
+        (&[5, 7], [1e-5, 2e-3], 2e-2),
+        (&[0, 5], [1e-5, 2e-3], 2e-2),
     ] {
         let facts = facts(notes, &[]);
-        assert_eq!((Kind::of(&facts, f32), Kind::of(&facts, bf16)), (in_f32, in_bf16), "{notes:?}");
+        let g = |s| ConvGeometry::new([1, 1, 9, 9], 1, [3, s]);
+        let of = |format| [3, 5].map(|s| max_error(&facts, &g(s), format));
+        assert_eq!((of(Format::F32), of(Format::BF16)), (in_f32, [in_bf16; 2]), "{notes:?}");
     }
 }
 
@@ -234,8 +237,11 @@ fn transforming_engines_are_what_they_are_called() {
                 assert_eq!(name, "WINOGRAD", "{op} of filters {filter}x{filter}");
                 continue;
             };
-            let kind = if name.starts_with("FFT") { Kind::Fft } else { Kind::Winograd };
-            assert_eq!(Kind::of(engine.of_engine(), Format::F32), kind, "{op} {name}");
+            let is_fft = name.starts_with("FFT");
+            let max_error = if is_fft { 1e-6 } else { [1e-5, 2e-3][usize::from(*filter > 3)] };
+            assert_eq!(engine.facts.max_error, max_error, "{op} {name}");
+            // The note of sums in the frequency domain.
+            assert!(!is_fft || engine.of_engine().says(3..4), "{op} {name}");
             assert_eq!((engine.facts.name.as_str(), engine.load()), (name, Ok(())), "{op}");
         }
         let all: Vec<String> =
