@@ -317,6 +317,20 @@ fn a_loss_that_a_layer_reads_is_an_output_and_one_that_leads_to_another_is_refus
 }
 
 #[test]
+fn only_tops_with_a_weight_are_added_up() {
+    let text =
+        format!("{}{}", digits(8), head("data", 10)).replace("top: 'loss'", "top: 'loss' top: 'classes'");
+    let spec = NetSpec::parse(Path::new("net.prototxt"), &text).unwrap().for_phase(Phase::Train);
+    let options = BuildOptions { device: Device::cpu(), seed: 0, synthetic: None };
+    let net = Net::new(&spec, &options, true).unwrap();
+    let names = |tops: Vec<(usize, f32)>| {
+        tops.into_iter().map(|(id, weight)| (&*net.graph().values[id].name, weight)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(net.outputs().collect()), [("loss", 1.0), ("classes", 0.0)]);
+    assert_eq!(names(net.losses().collect()), [("loss", 1.0)]);
+}
+
+#[test]
 fn what_a_run_was_not_laid_out_for_is_refused() {
     let device = Device::Cpu(Cpu::new(2));
     let (training, mut nets) = build(solver(&plain(8), SGD), &device).unwrap();
