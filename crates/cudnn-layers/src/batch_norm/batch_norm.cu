@@ -142,7 +142,7 @@ extern "C" __global__ void normalise(const __grid_constant__ Training training) 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS, CHANNEL_BLOCKS)
     forward_by_channel(const __grid_constant__ Training training, double* partials) {
     sum_moments(training, partials);
-    __syncthreads();  // the statistics are there
+    if constexpr (!CHANNELS_LAST) __syncthreads();  // the statistics are there
     map_normalised<!CHANNELS_LAST>(training);
 }
 
@@ -247,7 +247,7 @@ extern "C" __global__ void backward_map(const __grid_constant__ Backward backwar
 extern "C" __global__ void __launch_bounds__(SUM_THREADS, CHANNEL_BLOCKS)
     backward_by_channel(const __grid_constant__ Backward backward, double* partials) {
     sum_gradients(backward, partials);
-    __syncthreads();  // what the map needs is there
+    if constexpr (!CHANNELS_LAST) __syncthreads();  // what the map needs is there
     map_gradients<!CHANNELS_LAST>(backward);
 }
 
