@@ -14,6 +14,9 @@ const SCRATCH_LEN: usize = 32 << 20;
 /// Most arguments of a CUDA kernel here.
 const MOST_ARGS: usize = 32;
 
+static TRAP: Source =
+    Source { name: "trap.cu", text: &["extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n"] };
+
 /// A GPU in use: its context and the one stream that all work goes through. Clones share both.
 ///
 /// Errors are sticky, as CUDA's own are, most of which show long after the call that caused them: enqueuing work
@@ -179,6 +182,13 @@ impl Cuda {
                 .map_err(CudaError::driver(format!("launching a CUDA kernel of {}", source.name)))
         });
         self.note(launched);
+    }
+
+    /// Launches a CUDA kernel that fails for good: whatever this process asks of the GPU afterwards is an error, as if
+    /// the GPU were lost. Other processes notice nothing. For tests.
+    pub fn break_down(&self) {
+        // SAFETY: the kernel has no parameters and touches no memory.
+        unsafe { self.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };
     }
 }
 

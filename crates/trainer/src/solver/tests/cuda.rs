@@ -10,7 +10,6 @@ use crate::testing::{
 use crate::{net::Net, planning::Planning, snapshot::state_path, spec::SolverSpec};
 use planner::{BatchSizePolicy, PlanOptions, PlannedKernel, WorkspacePolicy};
 use std::{path::Path, process::Command};
-use tensor::cuda::{Grid, Source};
 use tensor::testing::{COMPARABLE_ERROR, assert_close};
 use tensor::{Cpu, Device};
 
@@ -204,11 +203,6 @@ fn a_loss_that_is_no_number_ends_the_training() {
     assert!(matches!(error, super::TrainError::Diverged { iteration: 1.., .. }), "{error}");
 }
 
-/// Fails for good: whatever a process asks of the GPU afterwards is an error, as if the GPU were lost. Other processes
-/// notice nothing.
-static TRAP: Source =
-    Source { name: "trap.cu", text: &["extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n"] };
-
 /// Names the folder of the snapshots to the process in which the GPU fails.
 const BROKEN: &str = "MICROBATCH_TEST_BROKEN_GPU";
 
@@ -241,8 +235,7 @@ fn fail_in(folder: &Path) {
     losses(&mut solver, 2);
     solver.snapshot().unwrap();
     let Device::Cuda(cuda) = &device else { unreachable!("it is a GPU") };
-    // SAFETY: the kernel has no parameters and touches no memory.
-    unsafe { cuda.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };
+    cuda.break_down();
     let error = (0..2).find_map(|_| solver.step().err()).expect("the GPU has failed").to_string();
     assert!(!error.contains('\n'), "{error}");
     assert!(solver.step().is_err() && solver.snapshot().is_err() && solver.parameter("conv1.0").is_none());
