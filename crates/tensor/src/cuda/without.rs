@@ -82,7 +82,7 @@ never! {
         { pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Done };
     pub Communicator
         { pub fn unique_id() -> Result<Vec<u8>, CudaError> }
-        { pub unsafe fn new(_: &Cuda, _: &[u8], _: (usize, usize), _: View<'_>) -> Result<Self, CudaError> }
+        { pub unsafe fn new(_: &Stream, _: &[u8], _: (usize, usize), _: View<'_>) -> Result<Self, CudaError> }
         { pub unsafe fn sum(&self, _: &Stream, _: Option<View<'_>>, _: ViewMut<'_>) -> Done }
         { pub fn abort(&self) };
     pub CudaGraph

@@ -96,7 +96,7 @@ impl Nccl {
         group.sum(&mut [0.0f64])?;
         let (Share { rank, ranks }, memory) = (group.share(), arena.view(arena.all()));
         // SAFETY: an execution drops its arena last.
-        let communicator = Arc::new(unsafe { Communicator::new(cuda, &id, (rank, ranks), memory) }?);
+        let communicator = Arc::new(unsafe { Communicator::new(cuda.stream(), &id, (rank, ranks), memory) }?);
         let of_others = Arc::downgrade(&communicator);
         group.on_failure(move || of_others.upgrade().iter().for_each(|communicator| communicator.abort()));
         let (compute, stream) = (cuda.stream().clone(), cuda.new_stream()?);

@@ -1,6 +1,6 @@
 //! Sums over several GPUs by NCCL, whose library is loaded when there are several.
 
-use super::{Cuda, Stream};
+use super::Stream;
 use crate::{ElementType, View, ViewMut, cuda::CudaError};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use libloading::Library;
@@ -112,9 +112,9 @@ impl Communicator {
         Ok(id.0.to_vec())
     }
 
-    /// Number `rank` of so many; returns once all of them have been opened. What is added up lies in `memory`, at the
-    /// same place on all ranks, if that is of [`Arena::among`](crate::Arena::among): GPUs that can read each other's
-    /// memory then do so, without copies between.
+    /// Number `rank` of so many, on `stream`'s GPU; returns once all of them have been opened. What is added up lies in
+    /// `memory`, at the same place on all ranks. If that is of [`Arena::among`](crate::Arena::among), GPUs that can read
+    /// each other's memory do so, without copies between.
     ///
     /// # Errors
     /// NCCL is not installed, or the GPUs do not reach each other.
@@ -122,7 +122,7 @@ impl Communicator {
     /// # Safety
     /// `memory` outlives the communicator.
     pub unsafe fn new(
-        cuda: &Cuda,
+        stream: &Stream,
         id: &[u8],
         (rank, ranks): (usize, usize),
         memory: View<'_>,
@@ -130,7 +130,7 @@ impl Communicator {
         let (nccl, mut raw) = (Nccl::load()?, null_mut());
         let id =
             id.try_into().map_err(|_| CudaError::new("connecting GPUs by NCCL", "the id is none of NCCL"))?;
-        cuda.stream().bind()?;
+        stream.bind()?;
         let (rank, ranks, mut window) = (rank as c_int, ranks as c_int, null_mut());
         // SAFETY: the context is bound; NCCL writes one pointer.
         let status = unsafe { (nccl.ncclCommInitRankConfig)(&mut raw, ranks, UniqueId(id), rank, &CONFIG) };
