@@ -10,7 +10,7 @@ use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
     Bytes, Estimator, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy, measured_pairs,
 };
-use std::path::Path;
+use std::{path::Path, time::Duration};
 use tensor::{Cpu, Device, Format};
 use trainer::planning::{Planning, Rates, Records};
 use trainer::{Group, NetError, host::lockable, spec::NetSpec};
@@ -192,7 +192,9 @@ impl Origin {
         options: &PlanOptions,
     ) -> Result<Plan, Error> {
         let is_slow = options.workspace_policy == WorkspacePolicy::Wd && options.wd_solver == WdSolver::Ilp;
-        let _bar = is_slow.then(|| progress::bar(1, "dividing"));
+        let bar = is_slow.then(|| progress::bar(1, "dividing"));
+        // It has one step, and is drawn and its clock goes on only so.
+        bar.iter().for_each(|bar| bar.enable_steady_tick(Duration::from_millis(200)));
         self.planning.plan(kernels, limits, options).map_err(|error| self.explain(error))
     }
 
