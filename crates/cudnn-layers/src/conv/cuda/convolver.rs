@@ -85,6 +85,10 @@ pub(super) struct EngineConvolver {
     pub(super) workspace: usize,
 }
 
+/// How exact sums of products are, in single precision and with multiplicands of 10 bits.
+pub(super) const FP32_ERROR: f32 = 1e-6;
+pub(super) const TF32_ERROR: f32 = 5e-4;
+
 /// How exact an engine is: the typical largest error over the largest output. Numbers of BF16 are off by 2e-3 of
 /// themselves, operands and results. The rest was measured on small random convolutions. Sums of transformed tiles are
 /// the worse the larger the tile is: those that cuDNN takes for filters larger than 3x3 cost three digits, more than
@@ -95,8 +99,8 @@ pub(super) fn max_error(facts: &EngineFacts, g: &ConvGeometry, format: Format) -
         (false, ElementType::Bf16) => 4e-3,
         (true, _) if g.r.max(g.s) > 3 => 2e-3,
         (true, _) => 1e-5,
-        (false, ElementType::F32) if facts.says(EngineFacts::TENSOR_CORES) => 5e-4,
-        (false, _) => 1e-6,
+        (false, ElementType::F32) if facts.says(EngineFacts::TENSOR_CORES) => TF32_ERROR,
+        (false, _) => FP32_ERROR,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Convolutions as products of matrices, one for each sample, by cuBLAS: in single precision faster than cuDNN's sums of
 //! products, with filters of 1x1 up to three times.
 
-use super::convolver::padded;
+use super::convolver::{FP32_ERROR, TF32_ERROR, padded};
 use crate::blas::{Factor, product};
 use crate::conv::{ConvError, ConvOp, Convolver, Facts};
 use crate::lowering::{col2im, im2col, sum_terms};
@@ -9,8 +9,8 @@ use planner::{Bytes, Math};
 use std::sync::Arc;
 use tensor::{ConvGeometry, Format, Out, View, ViewMut, cuda::Cuda, geometry::elements};
 
-/// The names, and how exact they are, as engines of the same arithmetic.
-pub(super) const NAMES: [(&str, f32); 2] = [("BATCHED_GEMM", 1e-6), (IN_TF32, 5e-4)];
+/// The names, and how exact they are.
+pub(super) const NAMES: [(&str, f32); 2] = [("BATCHED_GEMM", FP32_ERROR), (IN_TF32, TF32_ERROR)];
 const IN_TF32: &str = "BATCHED_GEMM_TF32";
 
 /// `y = w x`, `dx = w^T dy` or `dw = sum over samples of dy x^T`, where the image of a sample is a matrix: what taps of
