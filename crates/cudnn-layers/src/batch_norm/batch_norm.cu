@@ -59,8 +59,8 @@ struct Pass {
     template <int W>
     __device__ __forceinline__ Lines<W> lines(u64 channel) const {
         Lines<W> lines{of_channels<W>(mean, channel), of_channels<W>(gamma, channel, 1), of_channels<W>(beta, channel)};
-        Pack<W> deviation = of_channels<W>(inv_std, channel);
-        for (int lane = 0; lane < W; lane++) lines.a.at[lane] = __fmul_rn(lines.a.at[lane], deviation.at[lane]);
+        Pack<W> inverse = of_channels<W>(inv_std, channel);
+        for (int lane = 0; lane < W; lane++) lines.a.at[lane] = __fmul_rn(lines.a.at[lane], inverse.at[lane]);
         return lines;
     }
 };
