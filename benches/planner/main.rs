@@ -353,10 +353,10 @@ fn report_adaptive(case: &Case) {
             ..PlanOptions::default()
         };
         let adaptive = options(BatchSizePolicy::Adaptive);
+        let mut device = Estimator::new(table);
         let start = Instant::now();
         let mut measured = CostTable::default();
-        profile(&mut measured, kernels, &adaptive, &mut Estimator::new(table), |_| ())
-            .expect("the table has every size");
+        profile(&mut measured, kernels, &adaptive, &mut device, |_| ()).expect("the table has every size");
         let search_ms = start.elapsed().as_secs_f64() * 1e3;
         let coverage = coverage(&measured, kernels, &adaptive);
         let all_ms = plan(kernels, table, &options(BatchSizePolicy::All)).expect("GEMM fits").time_ms;

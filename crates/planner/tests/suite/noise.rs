@@ -5,7 +5,7 @@ use planner::*;
 
 /// A device whose calls are now and then slowed down by others.
 struct Busy {
-    table: CostTable,
+    table: Recorded,
     random: Random,
     /// One of so many measurements is disturbed; none if it is zero.
     every: u64,
@@ -17,7 +17,7 @@ impl Profiler for Busy {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
         self.calls += 1;
         self.requests.push(request.clone());
-        let mut rows = Recorded(self.table.clone()).measure(request)?;
+        let mut rows = self.table.measure(request)?;
         for row in &mut rows {
             if self.every > 0 && self.random.below(self.every) == 0 {
                 row.time_ms *= 1.0 + self.random.unit();
@@ -43,7 +43,8 @@ fn net() -> (Vec<Kernel>, CostTable) {
 fn profiled(every: u64, seed: u64) -> (CostTable, Noise, usize, usize) {
     let (kernels, truth) = net();
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
-    let mut busy = Busy { table: truth, random: Random(seed), every, calls: 0, requests: Vec::new() };
+    let mut busy =
+        Busy { table: Recorded(truth), random: Random(seed), every, calls: 0, requests: Vec::new() };
     let mut table = CostTable::default();
     profile(&mut table, &kernels, &options, &mut busy, |_| ()).unwrap();
     let first = busy.calls;
@@ -76,8 +77,13 @@ fn a_busy_device_is_noticed_and_its_plans_come_nearer_to_the_truth() {
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
     let (mut before_ms, mut after_ms, mut noisy) = (0.0, 0.0, 0);
     for seed in 0..40 {
-        let mut busy =
-            Busy { table: truth.clone(), random: Random(seed), every: 3, calls: 0, requests: Vec::new() };
+        let mut busy = Busy {
+            table: Recorded(truth.clone()),
+            random: Random(seed),
+            every: 3,
+            calls: 0,
+            requests: Vec::new(),
+        };
         let mut table = CostTable::default();
         profile(&mut table, &kernels, &options, &mut busy, |_| ()).unwrap();
         before_ms += true_ms(&plan(&kernels, &table, &options).unwrap(), &truth);
@@ -105,8 +111,13 @@ fn two_runs_in_a_row_give_plans_that_are_worth_the_same() {
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
     // One of twenty measurements is up to twice too long: a machine with something else to do now and then.
     let planned = |seed| {
-        let mut busy =
-            Busy { table: truth.clone(), random: Random(seed), every: 20, calls: 0, requests: Vec::new() };
+        let mut busy = Busy {
+            table: Recorded(truth.clone()),
+            random: Random(seed),
+            every: 20,
+            calls: 0,
+            requests: Vec::new(),
+        };
         let mut table = CostTable::default();
         profile(&mut table, &kernels, &options, &mut busy, |_| ()).unwrap();
         repeat(&mut table, &kernels, &options, &mut busy, |_, _| true, |_| ()).unwrap();
@@ -122,7 +133,8 @@ fn two_runs_in_a_row_give_plans_that_are_worth_the_same() {
 fn what_may_not_be_repeated_is_not_and_without_a_plan_nothing_is() {
     let (kernels, truth) = net();
     let options = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wr, Bytes::mib(20));
-    let mut busy = Busy { table: truth.clone(), random: Random(1), every: 2, calls: 0, requests: Vec::new() };
+    let mut busy =
+        Busy { table: Recorded(truth.clone()), random: Random(1), every: 2, calls: 0, requests: Vec::new() };
     let mut table = truth.clone();
     let noise = repeat(&mut table, &kernels, &options, &mut busy, |_, _| false, |_| ()).unwrap();
     assert_eq!((noise, busy.calls), (Noise::default(), 0));
@@ -141,7 +153,8 @@ fn what_is_repeated_comes_kernel_by_kernel_the_largest_first_as_parts_of_the_min
     let of_kernels: Vec<_> = kernels.iter().map(|kernel| (kernel.clone(), fft_and_gemm())).collect();
     let truth = table(&of_kernels, BatchSizePolicy::All);
     let options = options(BatchSizePolicy::All, WorkspacePolicy::Wr, Bytes::mib(20));
-    let mut busy = Busy { table: truth, random: Random(5), every: 2, calls: 0, requests: Vec::new() };
+    let mut busy =
+        Busy { table: Recorded(truth), random: Random(5), every: 2, calls: 0, requests: Vec::new() };
     let mut table = CostTable::default();
     profile(&mut table, &kernels, &options, &mut busy, |_| ()).unwrap();
     let first = std::mem::take(&mut busy.requests);
