@@ -118,6 +118,20 @@ fn its_listings_are_parts_of_the_code() {
     assert!(listings >= 7, "{listings}");
 }
 
+/// Files and folders that pages name in backquotes are there.
+#[test]
+fn what_it_names_of_the_code_is_there() {
+    let mut named = 0;
+    for file in chapters() {
+        let page = fs::read_to_string(&file).unwrap();
+        for name in page.split('`').skip(1).step_by(2).filter(|name| name.starts_with("crates/")) {
+            assert!(root().join(name).exists(), "{}: there is no {name}", file.display());
+            named += 1;
+        }
+    }
+    assert!(named >= 12, "{named}");
+}
+
 /// mdBook publishes the pages of its summary and, of the same folder, whatever is no page.
 #[test]
 fn its_pictures_and_links_are_published_with_it() {
