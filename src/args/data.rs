@@ -23,13 +23,13 @@ pub struct InitArgs {
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Part of each class that is kept for validation, unless the images have a folder for that [default: 0.1]
-    #[arg(long, value_name = "PART", value_parser = part)]
+    #[arg(long, allow_negative_numbers = true, value_name = "PART", value_parser = part)]
     pub validation: Option<f64>,
     /// Height and width that the net sees [default: the model's]
-    #[arg(long, value_name = "PIXELS", value_parser = count::<4096>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "PIXELS", value_parser = count::<4096>)]
     pub size: Option<usize>,
     /// Samples per mini-batch of training; tests have up to 50
-    #[arg(long, value_name = "N", default_value = "32", value_parser = count::<1_000_000>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "32", value_parser = count::<1_000_000>)]
     pub batch: usize,
     /// Passes over the images to train with
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "30", value_parser = count::<100_000>)]
@@ -53,13 +53,13 @@ pub enum DataCommand {
 #[derive(Clone, Debug, Args)]
 pub struct RenderArgs {
     /// Classes
-    #[arg(long, value_name = "N", default_value = "100", value_parser = count::<MOST_CLASSES>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "100", value_parser = count::<MOST_CLASSES>)]
     pub classes: usize,
     /// Images of each class
-    #[arg(long, value_name = "N", default_value = "600", value_parser = count::<1_000_000>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "600", value_parser = count::<1_000_000>)]
     pub per_class: usize,
     /// Height and width of an image in pixels
-    #[arg(long, value_name = "PIXELS", default_value = "64", value_parser = count::<4096>)]
+    #[arg(long, allow_negative_numbers = true, value_name = "PIXELS", default_value = "64", value_parser = count::<4096>)]
     pub size: usize,
     /// Folder to write into, a folder for each class
     #[arg(long, value_name = "FOLDER")]

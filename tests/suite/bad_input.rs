@@ -45,6 +45,14 @@ fn values_of_options_and_variables_are_refused_by_name() {
         let output = folder.run_with("time --model net.prototxt", &[(name, value)]);
         assert_refused(&output, 2, &[name, value], name);
     }
+    for command in [
+        "init new --data imgs --like lenet --batch",
+        "init new --data imgs --like lenet --size",
+        "data render --classes",
+    ] {
+        let (_, option) = command.rsplit_once(' ').unwrap();
+        assert_refused(&folder.run(&format!("{command} -4")), 2, &[option, "'-4'"], command);
+    }
     assert_refused(&folder.run("time"), 2, &["--model"], "no model");
     assert_refused(&folder.run("train"), 2, &["--solver"], "no solver");
     // A command line that is no command line gets clap's advice, which is longer.
