@@ -90,7 +90,7 @@ fn header_of(cells: &StringRecord) -> Result<StringRecord, String> {
 
 fn shape(cells: &StringRecord, columns: &StringRecord, line: usize) -> Result<ShapeSpec, String> {
     if let Some(missing) = columns.get(cells.len()) {
-        return Err(format!("{} columns are too few: {missing} is missing", cells.len()));
+        return Err(format!("{missing} is missing: too few columns ({})", cells.len()));
     }
     let cell = |column: &str| columns.iter().position(|name| name == column).map(|at| &cells[at]);
     let number = |column: &str| {
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(with("C_in", "W"), (1, "the column W is there twice".to_owned()));
         assert_eq!(with("700", "7e2"), (2, "W is \"7e2\", which is no whole number".to_owned()));
         assert_eq!(with("700", ""), (2, "W is \"\", which is no whole number".to_owned()));
-        assert_eq!(with(",2,2", ""), (2, "10 columns are too few: stride_w is missing".to_owned()));
+        assert_eq!(with(",2,2", ""), (2, "stride_w is missing: too few columns (10)".to_owned()));
         assert!(with("161", "4").1.contains("window of 5"));
         assert!(with(", 8,", ", 0,").1.contains("mini-batch"));
         assert_eq!(with("ResNet\", 56", "ResNet\", 4000000000").0, 5);
