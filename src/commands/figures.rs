@@ -51,7 +51,8 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
         if on_gpu {
             studies.extend(measure(args, device, Math::Tf32, &mut console)?.0);
         }
-        if !lacks.is_empty() {
+        // Drawings are of the first device; only the page looks at others.
+        if !lacks.is_empty() && (args.only.is_none() || devices.is_empty()) {
             left_out += &format!("What {device} has no measurements of is left out: {}.\n", lacks.join(", "));
         }
         devices.extend(Some(studies).filter(|studies| !studies.is_empty()));
