@@ -20,15 +20,16 @@ pub fn learning_curves(curves: &[LearningCurve], place: &str) -> Figure {
     let panel = |title: &str, is_loss: bool| {
         let of_kind = || curves.iter().filter(move |curve| curve.is_loss == is_loss).enumerate();
         of_kind().flat_map(|(_, curve)| &curve.points).next()?;
-        let line = |(at, curve): (usize, &LearningCurve)| {
-            // What was said once makes no line.
-            let form = if curve.points.len() > 1 { Form::Line } else { Form::Dot };
-            Drawn::new(form, curve.points.clone(), Tone::of(at)).named(curve.name.as_str())
+        let marks = |(at, curve): (usize, &LearningCurve)| {
+            let drawn = |form| Drawn::new(form, curve.points.clone(), Tone::of(at));
+            // What was said once makes no line, but has its name where lines have theirs.
+            let dot = (curve.points.len() == 1).then(|| drawn(Form::Dot));
+            [drawn(Form::Line).named(curve.name.as_str())].into_iter().chain(dot)
         };
         let height = (LEADING * of_kind().count() as f64).max(220.0);
         let least = of_kind().flat_map(|(_, curve)| &curve.points).map(|point| point[1]).fold(0.0, f64::min);
         let (x, y) = (Axis::from_zero(place, last), |most| Axis::around_zero(title, [least, most], 1.0));
-        Some(Panel::new(x, y, of_kind().map(line).collect(), height))
+        Some(Panel::new(x, y, of_kind().flat_map(marks).collect(), height))
     };
     let panels = [panel("loss", true), panel("accuracy", false)].into_iter().flatten().collect();
     Figure { width: Figure::PAGE, ..Figure::new("Learning curves".to_owned(), String::new(), panels) }
@@ -53,10 +54,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_once_is_a_dot_with_its_name() {
-        let points = vec![[0.0, 0.5]];
-        let once = LearningCurve { name: "test accuracy".to_owned(), is_loss: false, points };
-        let svg = learning_curves(&[once], "iteration").svg();
-        assert!(svg.contains("<circle") && svg.contains("test accuracy"), "{svg}");
+    fn what_was_said_once_is_a_dot_with_its_name_beside_whatever_line() {
+        let curve = |name: &str, points| LearningCurve { name: name.to_owned(), is_loss: true, points };
+        let [once, often] =
+            [curve("train loss", vec![[0.0, 2.4]]), curve("test loss", vec![[0.0, 2.35], [38.0, 0.4]])];
+        for curves in [vec![once.clone()], vec![once, often]] {
+            let svg = learning_curves(&curves, "iteration").svg();
+            assert_eq!(svg.matches("<circle").count(), 1, "{svg}");
+            assert!(curves.iter().all(|curve| svg.contains(&curve.name)), "{svg}");
+        }
     }
 }
