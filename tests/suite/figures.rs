@@ -22,6 +22,7 @@ fn the_figures_of_docs_are_what_the_tables_say() {
     assert_eq!(names(&drawn), names(&kept), "{said}");
     for (name, bytes) in &drawn {
         assert!(kept[name] == *bytes, "docs/figures/{name} is not what the tables say");
+        assert!(!name.ends_with(".svg") || !text(bytes).contains(" …<"), "words are missing in {name}");
     }
     let png = fs::File::open(folder.path("docs/figures/cliff.png")).unwrap();
     let info = png::Decoder::new(std::io::BufReader::new(png)).read_info().unwrap().info().size();
@@ -120,6 +121,10 @@ fn two_gpus_are_compared_by_the_nets_that_both_have() {
         "{said}"
     );
     assert!(!folder.path("x/kernels.csv").exists() && folder.path("x/cliff.csv").exists());
+    folder.succeed("figures --device h100 --only sharing --out drawn");
+    for (name, bytes) in files(&folder.path("drawn")) {
+        assert!(!text(&bytes).contains(" …<"), "words are missing in {name}");
+    }
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl Study {
                 bars.push(Bar::new(format!("{} MiB", total.as_mib()), plan.time_ms, tone, text));
             }
         }
-        let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.4 * most), &bars, 92.0);
+        let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.5 * most), &bars, 92.0);
         let caption = "The same memory for workspaces, given in three ways: an equal share for each kernel (WR), divided by an \
                        ILP (WD), one arena that all use in turn.".to_owned();
         Some(self.figure("sharing", "Three ways to give a total", caption, vec![panel], data))
