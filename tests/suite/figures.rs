@@ -183,7 +183,7 @@ fn a_plan_and_a_timing_are_drawn_into_the_file_that_plot_names() {
         "plan --model resnet50 --device h200 --synthetic --gpus 1024 --link infiniband --plot gpus.svg";
     assert!(folder.succeed(gpus).contains("drawn       gpus.svg"));
     let svg = text(&folder.read("gpus.svg"));
-    for part in ["images / s", "efficiency", "sums hidden", ">1024<", "10 us and 45 GB/s", "NVIDIA H200"] {
+    for part in ["images / s", "efficiency", "sums hidden", ">1024<", "10 µs and 45 GB/s", "NVIDIA H200"] {
         assert!(svg.contains(part), "{part:?} is missing in:\n{svg}");
     }
     folder.json("time --model net.prototxt --iterations 1 --policy undivided --plot time.png");

@@ -74,7 +74,7 @@ fn step(latency_ms: f64, ms_per_byte: f64, backward: &[(f64, f64)]) -> [f64; 3] 
 impl fmt::Display for ScalingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [latency_us, gb_per_s] = self.link;
-        writeln!(f, "PREDICTION for several GPUs, a ring of links of {latency_us} us and {gb_per_s} GB/s")?;
+        writeln!(f, "PREDICTION for several GPUs, a ring of links of {latency_us} µs and {gb_per_s} GB/s")?;
         let mut table = Table::new([">GPUs", ">ms", ">images/s", ">efficiency", ">sums ms", ">hidden"]);
         for point in &self.points {
             let [efficiency, hidden] = [point.efficiency, point.hidden].map(percent);
@@ -103,7 +103,7 @@ pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> F
         line("efficiency", Tone::Blue, &|point| 100.0 * point.efficiency),
     ];
     let [latency_us, gb_per_s] = scaling.link;
-    let ring = format!("a ring of links of {latency_us} us and {gb_per_s} GB/s");
+    let ring = format!("a ring of links of {latency_us} µs and {gb_per_s} GB/s");
     let title = format!("{subject} on each of up to {most} GPUs, {ring}");
     let images = |most| Axis::decades("images / s", [alone, most]);
     let panels = vec![
