@@ -155,7 +155,7 @@ fn state() {
             let mut solver = of_solver.start(run)?;
             solver.restore(input.path)?;
             solver.step()?;
-            solver.test(0, &Stop::default())?;
+            solver.test(0, &Stop::default(), |_| ())?;
             Ok(Accepted::Used)
         },
     );

@@ -137,7 +137,7 @@ fn use_up(spec: SolverSpec, input: &mut Input<'_>) -> Verdict {
     let mut solver = training.start(run)?;
     solver.step()?;
     for test in 0..tests {
-        solver.test(test, &Stop::default())?;
+        solver.test(test, &Stop::default(), |_| ())?;
     }
     solver.step()?;
     Ok(Accepted::Used)

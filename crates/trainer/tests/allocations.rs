@@ -65,12 +65,12 @@ fn an_iteration_allocates_nothing_large() {
             let mut solver = solver(batch, workspace);
             for _ in 0..2 {
                 solver.step().unwrap();
-                solver.test(0, &Stop::default()).unwrap();
+                solver.test(0, &Stop::default(), |_| ()).unwrap();
             }
             let ((), usage) = measured(|| {
                 for _ in 0..5 {
                     solver.step().unwrap();
-                    solver.test(0, &Stop::default()).unwrap();
+                    solver.test(0, &Stop::default(), |_| ()).unwrap();
                 }
             });
             assert!(usage.largest < LARGE, "{batch} {workspace}: {usage:?}");

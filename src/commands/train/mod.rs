@@ -233,8 +233,9 @@ impl Training<'_> {
             self.report.tests.clear();
         }
         for net in 0..self.solver.spec().tests.len() {
-            self.meter.bar.set_message("testing");
-            let Some(outputs) = self.solver.test(net, &self.stop)? else { return Ok(false) };
+            let (bar, all) = (&self.meter.bar, self.solver.spec().tests[net].iterations);
+            let show = |number| bar.set_message(format!("testing {}/{all}", number + 1));
+            let Some(outputs) = self.solver.test(net, &self.stop, show)? else { return Ok(false) };
             let (iteration, seconds) = (self.solver.iteration(), self.meter.all.1.as_secs_f64());
             let lines = TestLines { iteration, seconds, net, outputs };
             self.metrics.test(&lines)?;

@@ -24,18 +24,26 @@ impl TestOutput {
 }
 
 impl Solver {
-    /// Runs the tests of test net `index`: the mean of every output, or `None` if `stop` was requested between its
-    /// mini-batches. Then, and after an error, all tests since the last iteration are given up, as in
-    /// [`Solver::step_unless`].
+    /// Runs the tests of test net `index`, and tells `observe` the number of each mini-batch that is done: the mean of
+    /// every output, or `None` if `stop` was requested between them. Then, and after an error, all tests since the last
+    /// iteration are given up, as in [`Solver::step_unless`].
     ///
     /// # Errors
     /// What a layer reports of its data.
     ///
     /// # Panics
     /// There is no such test net.
-    pub fn test(&mut self, index: usize, stop: &Stop) -> Result<Option<Vec<TestOutput>>, TrainError> {
+    pub fn test(
+        &mut self,
+        index: usize,
+        stop: &Stop,
+        mut observe: impl FnMut(usize),
+    ) -> Result<Option<Vec<TestOutput>>, TrainError> {
         let iterations = self.spec.tests[index].iterations;
-        let result = self.running.test(index + 1, iterations, stop, |_, _, _| Ok::<_, NetError>(()));
+        let result = self.running.test(index + 1, iterations, stop, |_, number, _| {
+            observe(number);
+            Ok::<_, NetError>(())
+        });
         match result {
             Ok((outputs, done)) if done == iterations => Ok(Some(outputs)),
             result => {

@@ -27,7 +27,7 @@ impl Solver {
 
     /// The outputs of its first test net.
     fn tested(&mut self) -> Vec<TestOutput> {
-        self.test(0, &Stop::default()).unwrap().unwrap()
+        self.test(0, &Stop::default(), |_| ()).unwrap().unwrap()
     }
 }
 

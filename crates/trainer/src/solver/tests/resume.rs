@@ -288,7 +288,7 @@ fn what_is_given_up_leaves_no_trace_on(device: &Device) {
     assert_eq!(stopped.step_unless(&asked()).unwrap(), None);
     assert_eq!((stopped.iteration(), (parameters(&stopped), histories(&stopped))), (3, finished));
     let path = stopped.snapshot().unwrap();
-    assert_eq!(stopped.test(0, &asked()).unwrap(), None);
+    assert_eq!(stopped.test(0, &asked(), |_| ()).unwrap(), None);
     let expected = (losses(&mut whole, 4), whole.tested(), parameters(&whole));
     let mut resumed = prepare_on(device, folder.path(), 3);
     resumed.restore(&path).unwrap();
