@@ -44,7 +44,11 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
         &format!("plan --conv n=256,c=64,h=27,k=192,r=5,groups=64,name=mine {table}"),
         &["mine Forward (64x27x27, 192 filters 5x5, 64 groups)", "resembles", "jsonl"],
     );
-    refused(&folder, &recorded("--batch 5000"), &["conv1 Forward", "micro-batch 5000", "up to 256 samples"]);
+    refused(
+        &folder,
+        &recorded("--batch 5000"),
+        &["conv1 Forward", "micro-batch 5000", "over 16 times the 256"],
+    );
     refused(&folder, "plan --conv n=2,c=1,h=3,k=1,r=1 --device recorded:nowhere.jsonl", &["nowhere.jsonl"]);
     folder.write("broken.jsonl", "{}\n");
     refused(

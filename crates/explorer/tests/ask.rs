@@ -69,7 +69,7 @@ fn a_page_is_told_what_the_planner_says() {
         (json!({ "in_memory": true }), "needs a net"),
         (json!({ "workspace_policy": "wd", "limit": 0, "max_error": 1e-9 }), "no algorithm"),
         (json!({ "mini_batch": 0 }), "empty mini-batch"),
-        (json!({ "mini_batch": 1 << 20 }), "up to 256 samples"),
+        (json!({ "mini_batch": 1 << 20 }), "the 256 samples"),
         (json!({ "batch_size_policy": "many" }), "unknown variant"),
     ] {
         let error = plan(&changes)["error"].to_string();

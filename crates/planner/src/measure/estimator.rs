@@ -136,7 +136,7 @@ impl Profiler for Estimator {
         let rows = self.known.values().flat_map(BTreeMap::values).flatten();
         let largest = rows.map(|row| row.micro_batch).max().unwrap_or(0);
         if *micro_batch > largest.saturating_mul(FARTHEST) {
-            return Err(format!("what was recorded has only up to {largest} samples").into());
+            return Err(format!("over {FARTHEST} times the {largest} samples that were recorded").into());
         }
         if !self.sources.contains_key(kernel) {
             self.sources.insert(*kernel, self.sources(kernel, |_| true));
