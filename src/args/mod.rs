@@ -364,7 +364,7 @@ pub struct PreloadArgs {
     #[arg(long, value_name = "FILE")]
     pub report: Option<OsString>,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub program: Vec<OsString>,
 }
 

@@ -48,6 +48,11 @@ fn no_library_and_no_program_are_refused() {
     folder.write("a b.so", "");
     let output = folder.run_with("run sh script", &[("MICROBATCH_PRELOAD", "a b.so")]);
     assert_refused(&output, 2, &["a b.so", "spaces"], "a library that the loader cannot name");
+    let output = folder.run_with("run --workspace-limt 2MiB sh script", &[("MICROBATCH_PRELOAD", &library)]);
+    assert!(
+        text(&output.stderr).contains("unexpected argument '--workspace-limt'"),
+        "an option is no program"
+    );
     let output = folder.run_with("run ./no-such-program", &[("MICROBATCH_PRELOAD", &library)]);
     assert_refused(&output, 2, &["cannot run ./no-such-program"], "no program");
 }
