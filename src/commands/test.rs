@@ -10,7 +10,7 @@ use serde::Serialize;
 use trainer::snapshot::{CopiedWeights, Weights};
 use trainer::solver::{Confusion, TestOutput};
 use trainer::spec::{LayerKind, LayerSpec, NetSpec, Phase};
-use trainer::{Execution, Net};
+use trainer::{Execution, Net, layers::BuildOptions};
 
 #[derive(Serialize)]
 struct Report {
@@ -36,13 +36,17 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let request = Request { batch, seed: args.seed, ..Request::new("test", &args.planning, &args.run) };
     let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
     let classified = args.confusion.then(|| classified(&spec)).transpose()?;
-    let (mut session, mut header) = Session::open(&request, spec, &mut console)?;
-    classified.iter().flatten().try_for_each(|blob| session.nets[0].keep_blob(blob).map(drop))?;
-    let (wanted, again) = mini_batches(args, &session.nets[0])?;
-    if again > 0 {
-        let note = format!("the last mini-batch takes {again} samples again, to be full");
+    let (mut session, mut header) = Session::open(&request, spec.clone(), &mut console)?;
+    let (mini_batches, rest) = mini_batches(args, &session.nets[0])?;
+    if rest > 0 {
+        let first = mini_batches * session.nets[0].mini_batch();
+        session.nets.push(last_net(spec, [first, rest], &session.nets[0], args.seed)?);
+        let note = format!("the last mini-batch has {rest} samples");
         console.text(format!("  note        {note}"))?;
         header.notes.push(note);
+    }
+    for net in &mut session.nets {
+        classified.iter().flatten().try_for_each(|blob| net.keep_blob(blob).map(drop))?;
     }
     let copied = weights.copied(&session.nets[0])?;
     console.text(&copied)?;
@@ -57,8 +61,9 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let budget = planned.budget;
     let mut running = run.start(args.seed)?;
     running.load_weights(&weights)?;
+    let wanted = if rest > 0 { vec![mini_batches, 1] } else { vec![mini_batches] };
     let (outputs, iterations, confusion) =
-        mean_outputs(&mut running, (wanted, again), classified.as_ref(), &mut console)?;
+        mean_outputs(&mut running, &wanted, classified.as_ref(), &mut console)?;
     let confusion = confusion.map(|counted| Confusion { names, ..counted });
     let loss = outputs.iter().map(TestOutput::loss).sum();
     console.text(format!("Loss: {}", six_digits(loss)))?;
@@ -67,7 +72,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let report =
         Report { header, weights: copied, memory, plan, budget, iterations, loss, outputs, confusion };
     console.object(&report)?;
-    check_end(iterations, wanted)
+    check_end(iterations, wanted.iter().sum())
 }
 
 /// An error that says how far it came, if a signal has stopped it before so many mini-batches were done.
@@ -77,18 +82,25 @@ pub(super) fn check_end(done: usize, wanted: usize) -> Result<(), Error> {
     stopped.map_or(Ok(()), |exit_code| Err(Error::Stopped { after, exit_code }))
 }
 
-/// How many mini-batches are tested, and how many samples of the last one are there a second time, to fill it.
+/// How many mini-batches are tested, and how many samples after them, which are too few for another one.
 fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize), Error> {
-    if let Some(iterations) = args.iterations {
-        return Ok((iterations, 0));
-    }
-    let Some((_, loader)) = net.loaders().next() else {
+    let samples = net.loaders().map(|(_, loader)| loader.dataset().facts().len).max();
+    let samples = samples.map(|samples| samples.saturating_mul(args.epochs.unwrap_or(1)));
+    match (args.iterations, samples) {
+        (Some(iterations), _) => Ok((iterations, 0)),
+        (None, Some(samples)) => Ok((samples / net.mini_batch(), samples % net.mini_batch())),
         // Caffe's default.
-        return args.epochs.map_or(Ok((50, 0)), |epochs| Ok((net.mini_batches(epochs)?, 0)));
-    };
-    let epochs = args.epochs.unwrap_or(1);
-    let iterations = net.mini_batches(epochs)?;
-    Ok((iterations, iterations * net.mini_batch() - epochs * loader.dataset().facts().len))
+        (None, None) => args.epochs.map_or(Ok((50, 0)), |epochs| Ok((net.mini_batches(epochs)?, 0))),
+    }
+}
+
+/// The net for the last samples, `rest` from the `first` on, beside the one for full mini-batches.
+fn last_net(mut spec: NetSpec, [first, rest]: [usize; 2], full: &Net, seed: u64) -> Result<Net, Error> {
+    spec.set_mini_batch(rest);
+    let build = BuildOptions { device: full.device().clone(), seed, synthetic: None };
+    let mut net = Net::new(&spec, &build, false)?;
+    full.loaders().for_each(|(layer, _)| net.set_position(layer, first as u64));
+    Ok(net)
 }
 
 /// What is wrong if a label of the test data stands for another class than among `names`, those of the weights.
@@ -110,39 +122,51 @@ fn classified(spec: &NetSpec) -> Result<[String; 2], Error> {
     Ok([layer.bottoms[0].clone(), layer.bottoms[1].clone()])
 }
 
-/// Prints the outputs of every mini-batch, and returns their means and of how many these are: all, unless it is
-/// stopped. Counts what each sample is taken for, if there are blobs for that, once for each.
+/// Prints the outputs of every mini-batch, so many of each net, and returns their means over all samples and of how many
+/// mini-batches these are: all, unless it is stopped. Counts what each sample is taken for, if there are blobs for that.
 fn mean_outputs(
     running: &mut Execution,
-    (iterations, again): (usize, usize),
+    wanted: &[usize],
     classified: Option<&[String; 2]>,
     console: &mut Console,
 ) -> Result<(Vec<TestOutput>, usize, Option<Confusion>), Error> {
     let mut confusion = classified.map(|_| Confusion::default());
-    let bar = progress::bar(iterations as u64, "testing");
+    let bar = progress::bar(wanted.iter().sum::<usize>() as u64, "testing");
     let stop = stop()?;
     let _listening = stop.listen();
-    let (outputs, done) = running.test(0, iterations, &stop, |running, number, outputs| {
-        if let (Some([scores, labels]), Some(confusion)) = (classified, &mut confusion) {
-            let (scores, mut labels) = (running.blob(0, scores)?, running.blob(0, labels)?);
-            if labels.len() != running.nets()[0].mini_batch() {
-                let reason = "--confusion counts images, and the labels of this net are of parts of images";
-                return Err(Error::Refused(reason.to_owned()));
+    let (mut means, mut done, mut samples) = (Vec::<TestOutput>::new(), 0, 0);
+    for (net, &wanted) in wanted.iter().enumerate() {
+        let mini_batch = running.nets()[net].mini_batch();
+        let (outputs, tested) = running.test(net, wanted, &stop, |running, number, outputs| {
+            if let (Some([scores, labels]), Some(confusion)) = (classified, &mut confusion) {
+                let (scores, labels) = (running.blob(net, scores)?, running.blob(net, labels)?);
+                if labels.len() != mini_batch {
+                    let parts =
+                        "--confusion counts images, and the labels of this net are of parts of images";
+                    return Err(Error::Refused(parts.to_owned()));
+                }
+                confusion.count(&scores, &labels);
             }
-            let classes = scores.len() / labels.len().max(1);
-            if number + 1 == iterations {
-                labels.truncate(labels.len() - again);
+            for output in outputs {
+                for value in &output.values {
+                    let line = format!("Batch {}, {} = {}", done + number, output.name, six_digits(*value));
+                    bar.suspend(|| console.text(line))?;
+                }
             }
-            confusion.count(&scores[..classes * labels.len()], &labels);
+            bar.inc(1);
+            Ok::<(), Error>(())
+        })?;
+        done += tested;
+        samples += tested * mini_batch;
+        if means.is_empty() {
+            means = outputs;
+            continue;
         }
-        for output in outputs {
-            for value in &output.values {
-                let line = format!("Batch {number}, {} = {}", output.name, six_digits(*value));
-                bar.suspend(|| console.text(line))?;
-            }
+        // Each sample counts once: a mean over fewer weighs less.
+        let part = (tested * mini_batch) as f64 / samples as f64;
+        for (mean, output) in means.iter_mut().zip(outputs) {
+            mean.values.iter_mut().zip(output.values).for_each(|(mean, new)| *mean += (new - *mean) * part);
         }
-        bar.inc(1);
-        Ok::<(), Error>(())
-    })?;
-    Ok((outputs, done, confusion))
+    }
+    Ok((means, done, confusion))
 }

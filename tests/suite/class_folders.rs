@@ -60,18 +60,27 @@ fn what_was_loaded_is_told_for_training_and_tests() {
 }
 
 #[test]
-fn a_test_of_other_classes_is_warned_of_and_told_what_counts_twice() {
+fn a_test_of_other_classes_is_warned_of_and_told_how_many_its_last_mini_batch_has() {
     let folder = Folder::new();
     images(&folder, "train", &["cat", "dog", "owl"], 3);
     images(&folder, "test", &["bat", "cat", "dog"], 2);
     net(&folder, "shuffle: true");
     folder.succeed("train --solver solver.prototxt --snapshot-prefix one --no-test --max-iter 1 --threads 1");
-    let output = folder.run("test --model net.prototxt --weights one_iter_1.safetensors --threads 1 --json");
+    let test = "test --model net.prototxt --weights one_iter_1.safetensors --threads 1 --json";
+    let output = folder.run(test);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let warning = report["warnings"][0].as_str().unwrap();
     assert!(warning.starts_with("label 0 is 'cat' for the weights and 'bat' in the test data"), "{warning}");
     assert_eq!(text(&output.stderr), format!("warning: {warning}\n"));
-    assert_eq!(report["notes"][0], "the last mini-batch takes 2 samples again, to be full");
+    assert_eq!(
+        (&report["notes"][0], &report["iterations"]),
+        (&"the last mini-batch has 2 samples".into(), &2.into())
+    );
+    // It may be the only one.
+    let output = folder.run(&format!("{test} --batch 8"));
+    let whole: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let loss = |report: &serde_json::Value| report["loss"].as_f64().unwrap();
+    assert!((loss(&whole) - loss(&report)).abs() < 1e-6 && whole["iterations"] == 1, "{whole} {report}");
 }
 
 #[test]
