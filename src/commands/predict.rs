@@ -119,7 +119,11 @@ fn images(given: &[PathBuf], reading: &ImageDataParams, console: &Console) -> Re
         for entry in sorted_entries(path)? {
             if entry.is_dir() { inside.extend(sorted_entries(&entry)?) } else { inside.push(entry) }
         }
-        inside.retain(|path| is_image(path));
+        let (mut inside, others): (Vec<_>, Vec<_>) = inside.into_iter().partition(|path| is_image(path));
+        if !others.is_empty() {
+            let (folder, count) = (path.display(), others.len());
+            console.warn(format!("left out of {folder}: {count} not named .jpg, .jpeg or .png"));
+        }
         let mut checked = check_images(&inside, reading).into_iter();
         let left_out = |error| console.warn(format!("left out: {error}"));
         inside.retain(|_| checked.next().is_some_and(|checked| checked.map_err(left_out).is_ok()));

@@ -229,7 +229,9 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     }
     folder.write("images/notes.txt", "no image");
     let predict = "--model net.prototxt --weights small_iter_80.safetensors --database measured";
-    let report = folder.json(&format!("predict images {predict} --top 10"));
+    let output = folder.run(&format!("predict images {predict} --top 10 --json"));
+    assert_eq!(text(&output.stderr), "warning: left out of images: 1 not named .jpg, .jpeg or .png\n");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let predictions = report["predictions"].as_array().unwrap();
     assert_eq!(predictions.len(), 21);
     let mut right = 0;
@@ -251,6 +253,7 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     };
     refused("images/99.png", "images/99.png");
     refused("images/notes.txt", "notes.txt");
+    fs::remove_file(folder.path("images/notes.txt")).unwrap();
     // One row of scores for the whole mini-batch.
     folder.change_net("{ num_output: 10", "{ axis: 0 num_output: 10");
     folder.change_net("top: \"loss\"", "top: \"loss\" softmax_param { axis: 0 }");
