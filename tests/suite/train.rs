@@ -1,7 +1,7 @@
 //! `train`: its output, policies, snapshots.
 
 use crate::bad_input::assert_refused;
-use crate::fixtures::{Folder, png, text};
+use crate::fixtures::{Folder, png, root, text};
 use serde_json::Value;
 use std::fs;
 
@@ -349,6 +349,22 @@ fn an_error_on_the_way_leaves_a_snapshot() {
     let resumed = folder.json(&format!("{train} --snapshot {state}"));
     assert_eq!(losses(&whole, 2), losses(&resumed, 0));
     assert!(weights == folder.read("snapshots/other_iter_12.safetensors"), "the weights differ");
+}
+
+/// The message that a test's data are missing advises it.
+#[test]
+fn synthetic_images_stand_for_those_of_tests_alone() {
+    let folder = Folder::new();
+    folder.change_net(root().join("data/digits").to_str().unwrap(), "nowhere");
+    let data = "layer {\n  name: \"data\" type: \"Data\" top: \"data\" top: \"label\"";
+    let dummy = "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' include { phase: TRAIN }
+        dummy_data_param { shape { dim: 8 dim: 1 dim: 8 dim: 8 } shape { dim: 8 } } }";
+    folder.change_net(data, &format!("{dummy}\n{data} include {{ phase: TEST }}"));
+    let train = "train --solver solver.prototxt --no-snapshot --max-iter 1 --policy undivided";
+    let advice = "(--synthetic replaces the data with synthetic images)";
+    assert_refused(&folder.run(train), 1, &["cannot read nowhere", advice], "no data");
+    let report = folder.json(&format!("{train} --synthetic=1x8x8"));
+    assert_eq!(report["net"]["test_data"][0]["source"], "synthetic images (--synthetic)");
 }
 
 /// The weights are huge, but numbers. What was saved before stays, even if no more than one is to be kept.

@@ -75,11 +75,12 @@ pub(super) fn prepare(
     let mut sized = net.clone();
     args.batch.into_iter().for_each(|samples| sized.set_mini_batch(samples));
     let ranks = (group, recorded.and_then(|record| record.plans.first()));
-    let from = (&args.run, &args.planning);
-    notes.extend(origin.settle_layout(from, &sized, ranks, console)?);
-    let synthetic = synthetic(args.run.synthetic, &net)?;
+    notes.extend(origin.settle_layout((&args.run, &args.planning), &sized, ranks, console)?);
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
+    // The tests alone may read a data set.
+    let of_test = || tests.iter().find_map(|test| synthetic(args.run.synthetic, test).ok());
+    let synthetic = synthetic(args.run.synthetic, &net).or_else(|refused| of_test().ok_or(refused))?;
     let seed = group.from_leader(|| Ok::<_, Error>(spec.random_seed.unwrap_or_else(seed)))?;
     let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
