@@ -150,6 +150,22 @@ fn the_last_snapshots_and_the_best_are_kept() {
     assert!(!folder.path("s/small_iter_10.safetensors").exists(), "{:?}", folder.snapshots());
 }
 
+/// One that began anew under the same prefix has replaced some of the snapshots there.
+#[test]
+fn those_of_a_training_before_are_not_removed_by_one_that_resumes() {
+    let folder = Folder::new();
+    folder.change_solver(&[["snapshot: 6", "snapshot: 2"]]);
+    let train = "train --solver solver.prototxt --snapshot-prefix s/small --no-test";
+    folder.succeed(&format!("{train} --seed 8 --max-iter 3"));
+    folder.succeed(&format!("{train} --max-iter 4"));
+    let snapshot = "s/small_iter_4.solverstate.safetensors";
+    folder.succeed(&format!("{train} --max-iter 6 --keep 1 --snapshot {snapshot}"));
+    let of = |at: u32| {
+        [format!("small_iter_{at}.safetensors"), format!("small_iter_{at}.solverstate.safetensors")]
+    };
+    assert_eq!(folder.snapshots(), [of(3), of(6)].concat());
+}
+
 #[test]
 fn a_resumed_training_leaves_a_file_alone_that_is_no_log() {
     let folder = Folder::new();

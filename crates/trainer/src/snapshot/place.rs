@@ -45,7 +45,7 @@ impl SnapshotPlace {
     /// snapshots that are there already, and of a file system without locks.
     pub fn notes(&self, first: u64) -> Vec<String> {
         let prefix = self.prefix.display();
-        let mut earlier = self.iterations();
+        let mut earlier = iterations(&self.prefix);
         let later = earlier.split_off(&(first + 1));
         let there = match (later.first(), later.last()) {
             (Some(one), Some(last)) if one == last => Some(format!("{prefix}_iter_{one} is")),
@@ -63,9 +63,15 @@ impl SnapshotPlace {
         there.into_iter().chain(doubt).collect()
     }
 
-    /// The iterations that have a file of a snapshot.
-    pub fn iterations(&self) -> BTreeSet<u64> {
-        iterations(&self.prefix)
+    /// The iterations of the snapshots up to `last`, which is one of them, of one training: those of another that began
+    /// here before have another seed or other settings.
+    pub fn earlier(&self, last: u64) -> BTreeSet<u64> {
+        let training = |at: u64| {
+            let (state, _) = load_solver_state(&state_path(&self.prefix, at)).ok()?;
+            Some((state.random_seed, state.settings))
+        };
+        let (own, all) = (training(last), iterations(&self.prefix).into_iter());
+        all.filter(|&at| at <= last && training(at) == own).collect()
     }
 
     /// Removes what there is of the snapshot of an iteration.
