@@ -177,6 +177,26 @@ fn the_rate_and_the_number_of_epochs_are_taken_from_the_command_line() {
     assert_eq!(report["steps"][0]["lr"], 0.5);
 }
 
+/// Rates change by iterations: an end that is counted in epochs may come before.
+#[test]
+fn a_change_of_the_rate_that_epochs_do_not_reach_is_warned_of() {
+    let folder = Folder::new();
+    let epoch = "train --solver solver.prototxt --no-test --no-snapshot --policy undivided --epochs 1";
+    let mut policy = "lr_policy: \"inv\" gamma: 0.01 power: 0.75";
+    for (other, late) in [
+        ("lr_policy: \"multistep\" gamma: 0.1 stepvalue: 2 stepvalue: 4 stepvalue: 9", Some(4)),
+        ("lr_policy: \"multistep\" gamma: 0.1 stepvalue: 2 stepvalue: 3", None),
+        ("lr_policy: \"step\" gamma: 0.1 stepsize: 7", Some(7)),
+    ] {
+        folder.change_solver(&[[policy, other]]);
+        policy = other;
+        let sentence = late.map_or(String::new(), |late| {
+            format!("warning: the learning rate changes at iteration {late}, but these epochs end at 4\n")
+        });
+        assert_eq!(text(&folder.run(&format!("{epoch} --batch 300")).stderr), sentence);
+    }
+}
+
 /// The digits of the test set, as pixels and labels.
 fn digits() -> Vec<(Vec<u8>, u8)> {
     let unpacked = |name: &str| {

@@ -87,8 +87,16 @@ impl Training {
         let only_tested = only_tested.map(|name| format!("parameter '{name}' is tested, but not trained"));
         let idle =
             (!nets[0].has_loss()).then(|| "no layer of the net is a loss: nothing is learnt".to_owned());
-        let of_data = by_class.chain(strangers);
+        let of_data = self.late_change().into_iter().chain(by_class).chain(strangers);
         of_data.chain(only_tested).chain(self.slow_averages(&nets[0])).chain(idle).collect()
+    }
+
+    /// Changes of the rate count in iterations, and an end that is counted in epochs may come before.
+    fn late_change(&self) -> Option<String> {
+        let (end, rate) = (self.spec.max_iter, &self.spec.learning_rate);
+        let mut changes = rate.stepvalues.iter().chain([&rate.stepsize]);
+        let late = changes.find(|&&change| self.spec.epochs.is_some() && change >= end)?;
+        Some(format!("the learning rate changes at iteration {late}, but these epochs end at {end}"))
     }
 
     /// Batch normalisation tests with moving averages, which in a short training are still those of its beginning.
