@@ -37,12 +37,12 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     let request = Request { phase, batch, seed: *seed, notes, ..Request::new("time", planning, run) };
     let request = Request { group: group.clone(), ..request };
     let spec = NetSpec { share: group.share(), ..net_spec(net)? };
-    let (mut session, header) = Session::open(&request, spec, &mut console)?;
-    let chosen = session.options.batch_size_policy;
+    let chosen = planning.options(false, None)?.batch_size_policy;
     refuse_if!(
         args.compare && chosen == BatchSizePolicy::Undivided,
         "--compare compares undivided with another policy; choose powerOfTwo, adaptive or all"
     );
+    let (mut session, header) = Session::open(&request, spec, &mut console)?;
     let policies = if args.compare { vec![BatchSizePolicy::Undivided, chosen] } else { vec![chosen] };
     session.profile(&[], &mut console)?;
     let mut runs = Vec::with_capacity(policies.len());
