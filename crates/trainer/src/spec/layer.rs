@@ -6,8 +6,7 @@ use std::ops::RangeInclusive;
 
 params! {
     /// One `layer { … }` of a net file.
-    // `phase` is what Caffe fills in itself when it builds a net.
-    LayerSpec(layer, own_name: String) ignores [phase] first { layer.get::<String>("name")?; } {
+    LayerSpec(layer, own_name: String) first { layer.get::<String>("name")?; } {
         name: String { own_name }; "Its name; names need not be unique across phases"
         kind: LayerKind { LayerKind::read(&layer.require::<String>("type")?, layer)? };
             "Its type and the parameters of that type"

@@ -160,6 +160,14 @@ fn rules_decide_which_layers_take_part() {
     assert_eq!(names(&own.for_phase(Phase::Train)), with(&["high", "a", "a_not_b"]));
 }
 
+/// In Caffe a layer that has one passes forward as in that phase, whatever the net's is.
+#[test]
+fn a_phase_of_a_layer_s_own_is_told_to_have_no_effect() {
+    let warnings = net(&layer_text("ReLU", "phase: TEST")).warnings;
+    let texts: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["net.prototxt:2: field 'phase' of layer 'l' has no effect here"]);
+}
+
 #[test]
 fn a_net_that_is_fed_from_outside() {
     let expected = vec![vec![10, 3, 227, 227], vec![10, 1, 1, 1]];
