@@ -240,7 +240,7 @@ pub struct PlanArgs {
     pub gpus: Option<usize>,
     /// What joins them: nvlink, infiniband, ethernet, or microseconds of latency and GB/s between two, such as 10,290
     #[arg(long, value_name = "LINK", value_parser = link, help_heading = "Several GPUs", requires = "gpus",
-          default_value = "nvlink")]
+          conflicts_with = "ShapeArgs", default_value = "nvlink")]
     pub link: Link,
     /// How convolutions are planned.
     #[command(flatten)]
@@ -261,9 +261,9 @@ const SHAPES: &str = "shapes";
 const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
 /// What has an effect where something is planned only.
 #[rustfmt::skip]
-const OF_PLANNING: [&str; 17] = [
+const OF_PLANNING: [&str; 18] = [
     "NetArgs", "ShapeArgs", "MeasuringArgs", "explain", "plot", "gpus", "workspace_limit", "total_workspace", "device_memory",
-    "workspace_policy", "wd_solver", "policy", "max_error", "deterministic", "verify", "synthetic", "threads",
+    "workspace_policy", "wd_solver", "policy", "max_error", "deterministic", "verify", "synthetic", "threads", "link",
 ];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]

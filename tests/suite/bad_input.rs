@@ -81,6 +81,8 @@ fn options_without_effect_are_refused_or_not_offered() {
         ("profile --merge a --conv n=2,c=1,h=3,k=1,r=1".to_owned(), ["cannot be used with", "--conv"]),
         ("plan --list --device h200 --plot list.svg".to_owned(), ["cannot be used with", "--plot"]),
         ("plan --list --device h200 --gpus 2".to_owned(), ["cannot be used with", "--gpus"]),
+        ("plan --list --device h200 --link ethernet".to_owned(), ["cannot be used with", "--link"]),
+        (format!("plan {shape} --link ethernet"), ["cannot be used with", "--link"]),
         ("plan --list --device h200 --policy all".to_owned(), ["cannot be used with", "--policy"]),
         ("plan --list --device h200 --offline".to_owned(), ["cannot be used with", "--offline"]),
         ("plan --list --device h200 --threads 2".to_owned(), ["cannot be used with", "--threads"]),
