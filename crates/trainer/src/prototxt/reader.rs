@@ -1,7 +1,7 @@
 //! Typed access to the fields of a message.
 
 use super::{Field, FieldValue, Location, Message, Result, SpecError, Warning};
-use std::{cell::RefCell, fmt::Display, path::Path, str::FromStr, sync::Arc};
+use std::{cell::RefCell, fmt::Display, path::Path, sync::Arc};
 
 /// The file being read and the warnings collected from it so far.
 pub(crate) struct SourceFile {
@@ -96,12 +96,16 @@ pub(crate) trait Scalar: Sized {
     fn from_value(value: &FieldValue) -> Option<Self>;
 }
 
-/// The number that a value is. One of several digits that begin with 0 would be octal in protobuf, and is none here.
-fn number<T: FromStr>(value: &FieldValue) -> Option<T> {
+/// The integer that a value is: decimal or, as in C, hexadecimal (0x1F) or octal (017).
+fn integer<T: TryFrom<i128>>(value: &FieldValue) -> Option<T> {
     let FieldValue::Word(word) = value else { return None };
-    let digits = word.trim_start_matches('-');
-    let is_octal = digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|c| c.is_ascii_digit());
-    word.parse().ok().filter(|_| !is_octal)
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    let (digits, radix) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
+        Some(digits) => (digits, 16),
+        None => (digits, if digits.starts_with('0') { 8 } else { 10 }),
+    };
+    let size = i128::from(u64::from_str_radix(digits, radix).ok()?);
+    T::try_from(if word.starts_with('-') { -size } else { size }).ok()
 }
 
 impl Scalar for f32 {
@@ -109,8 +113,10 @@ impl Scalar for f32 {
     fn from_value(value: &FieldValue) -> Option<Self> {
         let FieldValue::Word(word) = value else { return None };
         let without_suffix = || word.strip_suffix(['f', 'F'])?.parse().ok();
-        // By way of f64, as protobuf does.
-        number::<f64>(value).or_else(without_suffix).map(|number| number as f32)
+        // By way of f64, as protobuf does, for which what begins like an octal integer is no such number.
+        let is_octal = matches!(word.trim_start_matches('-').as_bytes(), [b'0', b'0'..=b'9', ..]);
+        let number = word.parse::<f64>().ok().or_else(without_suffix);
+        number.filter(|_| !is_octal).map(|number| number as f32)
     }
 }
 
@@ -134,22 +140,22 @@ impl Scalar for String {
 }
 
 impl Scalar for i64 {
-    const EXPECTED: &'static str = "a decimal integer";
+    const EXPECTED: &'static str = "an integer";
     fn from_value(value: &FieldValue) -> Option<Self> {
-        number(value)
+        integer(value)
     }
 }
 
 impl Scalar for i32 {
-    const EXPECTED: &'static str = "a decimal integer of 32 bits";
+    const EXPECTED: &'static str = "an integer of 32 bits";
     fn from_value(value: &FieldValue) -> Option<Self> {
-        number(value)
+        integer(value)
     }
 }
 
 /// Sizes and counts. Caffe's are 32-bit, too, and its blobs have no more than 2³¹ - 1 elements.
 impl Scalar for usize {
-    const EXPECTED: &'static str = "a decimal integer from 0 to 2147483647";
+    const EXPECTED: &'static str = "an integer from 0 to 2147483647";
     fn from_value(value: &FieldValue) -> Option<Self> {
         i32::from_value(value)?.try_into().ok()
     }
@@ -232,7 +238,7 @@ impl<'s> Reader<'s> {
     pub(crate) fn word(&mut self, name: &str, words: &[&str]) -> Result<Option<usize>> {
         let Some(field) = self.field(name)? else { return Ok(None) };
         let is_enum = !words.iter().any(|word| word.contains(char::is_lowercase));
-        let number = number(&field.value).filter(|&number: &usize| is_enum && number < words.len());
+        let number = integer(&field.value).filter(|&number: &usize| is_enum && number < words.len());
         let place = match &field.value {
             FieldValue::Word(word) | FieldValue::String(word) => words.iter().position(|other| other == word),
             _ => None,

@@ -64,7 +64,12 @@ fn words_are_numbers_where_these_are_wanted() {
     }
     let integer = |text: &str| <i64 as Scalar>::from_value(&read(text).fields[0].value);
     assert_eq!(integer("a: -9223372036854775808"), Some(i64::MIN));
-    assert_eq!((integer("a: 010"), integer("a: 1.0"), integer("a: 9223372036854775808")), (None, None, None));
+    for (text, expected) in [("0x1F", 31), ("-0Xa", -10), ("017", 15), ("-00", 0), ("0", 0)] {
+        assert_eq!(integer(&format!("a: {text}")), Some(expected), "{text}");
+    }
+    for text in ["1.0", "9223372036854775808", "08", "0x", "0x-1", "--1", "0xFFFFFFFFFFFFFFFF", "1F", "'1'"] {
+        assert_eq!(integer(&format!("a: {text}")), None, "{text}");
+    }
 }
 
 #[test]

@@ -56,11 +56,11 @@ fn convolution_refuses_what_cannot_work() {
         ("num_output: 0 kernel_size: 3", "convolution_param.num_output is 0, but must be at least 1"),
         (
             "num_output: -4 kernel_size: 3",
-            "convolution_param.num_output is -4, expected a decimal integer from 0 to 2147483647",
+            "convolution_param.num_output is -4, expected an integer from 0 to 2147483647",
         ),
         (
             "num_output: 4294967296 kernel_size: 3",
-            "convolution_param.num_output is 4294967296, expected a decimal integer from 0 to 2147483647",
+            "convolution_param.num_output is 4294967296, expected an integer from 0 to 2147483647",
         ),
         ("num_output: 4", "convolution_param.kernel_size is missing"),
         ("num_output: 4 kernel_size: 0", "convolution_param.kernel_size is 0, but must be at least 1"),
@@ -78,7 +78,7 @@ fn convolution_refuses_what_cannot_work() {
         ),
         (
             "num_output: 4 kernel_size: 3 pad: -1",
-            "convolution_param.pad is -1, expected a decimal integer from 0 to 2147483647",
+            "convolution_param.pad is -1, expected an integer from 0 to 2147483647",
         ),
         (
             "num_output: 4 kernel_size: 3 group: 3",
