@@ -14,7 +14,7 @@ use tensor::Device;
 use trainer::host::{self, check_memory};
 use trainer::planning::{self, PlanRecord, ScheduleRecord, Verified};
 use trainer::spec::{NetSpec, Phase};
-use trainer::{Group, Net, NetRun, PlanOrigin, layers::BuildOptions, net::RunLayout};
+use trainer::{Group, Net, NetRun, PlanOrigin, group::Launched, layers::BuildOptions, net::RunLayout};
 
 /// Nets that are built and wait for their plans: the one way from there to a run.
 pub(super) struct Session {
@@ -299,7 +299,10 @@ impl Session {
             Device::Cpu(_) => None,
         };
         let gpu = gpu.map(|[free, scratch]| GpuMemory { free, scratch });
-        let memory = MemoryEstimate::new(report, resident, gpu);
+        // Ranks that a launcher has started have processes of their own.
+        let launched = Launched::find(|name| std::env::var(name).ok()).is_ok_and(|rank| rank.is_some());
+        let replicas = if launched { 1 } else { self.group.share().ranks };
+        let memory = MemoryEstimate::new(report, replicas as u64, resident, gpu);
         Ok((run, memory))
     }
 }

@@ -107,6 +107,14 @@ fn a_net_is_timed_on_several_devices() {
         run["images_per_s"].as_f64().unwrap() * ms / 1e3
     };
     assert_eq!([speed(&one).round(), speed(&two).round()], [8.0, 16.0]);
+    // Both have their arenas in one process.
+    let large =
+        "layer { name: 'd' type: 'DummyData' top: 'd' dummy_data_param { shape { dim: 512 dim: 65536 } } }";
+    folder.write("large.prototxt", large);
+    let report = folder.json("time --model large.prototxt --phase TEST --iterations 1 --device cpu,cpu");
+    let memory = &report["runs"][0]["memory"];
+    let bytes = |name: &str| memory[name].as_u64().unwrap();
+    assert!(bytes("run_peak") > 2 * bytes("arena") && bytes("arena") >= 128 << 20, "{memory}");
 }
 
 /// Processes as torchrun starts them.

@@ -20,6 +20,8 @@ pub struct MemoryEstimate {
     pub run_peak: Option<Bytes>,
     /// Where the arena is a GPU's: how its memory stands.
     pub gpu: Option<GpuMemory>,
+    #[serde(skip)]
+    replicas: u64,
 }
 
 /// A GPU's memory just before the arena is allocated.
@@ -32,30 +34,32 @@ pub struct GpuMemory {
 }
 
 impl MemoryEstimate {
-    /// The estimate for `report`, made just before the arena is allocated, in which so much was resident before the
-    /// nets were built (`at_start`), is now (`resident`) and ever was (`peak`).
+    /// The estimate for `report`, of each of so many `replicas` in this process, made just before the arena is allocated,
+    /// in which so much was resident before the nets were built (`at_start`), is now (`resident`) and ever was (`peak`).
     pub fn new(
         report: &MemoryReport,
+        replicas: u64,
         [at_start, resident, peak]: [Option<Bytes>; 3],
         gpu: Option<GpuMemory>,
     ) -> Self {
         // Data sets are read when a net is built, the mini-batches prepared ahead come with the first iteration. What
         // was resident before the nets plus all host memory counts both, what is resident now only the former, but
         // with code and tables that were not there before: the larger of the two is right.
-        let outside = resident.max(at_start.map(|bytes| bytes + report.host));
+        let [host, arena] = [report.host, report.arena].map(|bytes| Bytes(bytes.0 * replicas));
+        let outside = resident.max(at_start.map(|bytes| bytes + host));
         // Of host memory nothing is foretold beside a GPU: its driver's part grows with code that is loaded later.
-        let run_peak = outside.filter(|_| gpu.is_none()).map(|outside| outside + report.arena);
+        let run_peak = outside.filter(|_| gpu.is_none()).map(|outside| outside + arena);
         let expected_peak = run_peak.max(peak.filter(|_| run_peak.is_some()));
-        Self { report: report.clone(), resident, expected_peak, run_peak, gpu }
+        Self { report: report.clone(), resident, expected_peak, run_peak, gpu, replicas }
     }
 
     /// The same for a run that first restores parameters and history from files, which then lie beside the arena.
     #[must_use]
     pub fn restoring(mut self) -> Self {
-        let restored = self.report.parameters + self.report.history;
+        let MemoryReport { parameters, history, arena, .. } = self.report;
         // The arena was zeroed: all of it is resident.
         let resident = self.resident.filter(|_| self.run_peak.is_some());
-        let peak = resident.map(|resident| resident + self.report.arena + restored);
+        let peak = resident.map(|held| held + Bytes((arena + parameters + history).0 * self.replicas));
         self.expected_peak = self.expected_peak.max(peak);
         self.run_peak = self.run_peak.max(peak);
         self
@@ -133,10 +137,12 @@ mod tests {
     fn files_that_are_restored_lie_beside_the_whole_arena() {
         let [parameters, history, arena, held] = [40, 45, 150, 14].map(Bytes);
         let report = MemoryReport { parameters, history, arena, ..MemoryReport::default() };
-        let peak =
-            |gpu| MemoryEstimate::new(&report, [None, Some(held), None], gpu).restoring().expected_peak;
-        assert_eq!(peak(None), Some(Bytes(14 + 150 + 85)));
+        let peak = |replicas, gpu| {
+            MemoryEstimate::new(&report, replicas, [None, Some(held), None], gpu).restoring().expected_peak
+        };
+        assert_eq!(peak(1, None), Some(Bytes(14 + 150 + 85)));
+        assert_eq!(peak(2, None), Some(Bytes(14 + 2 * (150 + 85))));
         let gpu = GpuMemory { free: Bytes(1), scratch: Bytes(0) };
-        assert_eq!(peak(Some(gpu)), None, "the arena is the GPU's");
+        assert_eq!(peak(1, Some(gpu)), None, "the arena is the GPU's");
     }
 }
