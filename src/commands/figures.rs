@@ -43,7 +43,7 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
     let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).collect();
     if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {
         let names = Vec::from_iter(names).join(", ");
-        return Err(usage!("--net {net} has no figures: choose of {names}"));
+        return Err(usage!("--net {net} has no figures: choose one of {names}"));
     }
     let (mut devices, mut left_out) = (Vec::new(), String::new());
     for device in &args.device {
