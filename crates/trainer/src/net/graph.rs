@@ -33,10 +33,10 @@ pub struct Param {
     pub name: String,
     /// Shape, filler and role.
     pub declaration: ParamDeclaration,
-    /// Multiplies the learning rate, unless no layer says so.
-    pub lr_mult: Option<f32>,
-    /// Multiplies the weight decay, unless no layer says so.
-    pub decay_mult: Option<f32>,
+    /// Multiplies the learning rate.
+    pub lr_mult: f32,
+    /// Multiplies the weight decay.
+    pub decay_mult: f32,
     /// Whether the solver updates it.
     pub trained: bool,
 }
@@ -386,20 +386,19 @@ impl<'a> Builder<'a> {
     fn param(&mut self, spec: &LayerSpec, at: usize, declared: &ParamDeclaration) -> Result<usize, String> {
         let ParamSpec { name: shared, lr_mult, decay_mult } = spec.param(at);
         if let Some((shared, &param)) = shared.as_ref().and_then(|name| self.shared.get_key_value(name)) {
-            let owner = &mut self.graph.params[param];
-            // As in Caffe, what only one of the layers says holds for all.
-            owner.lr_mult = owner.lr_mult.or(lr_mult);
-            owner.decay_mult = owner.decay_mult.or(decay_mult);
-            owner.trained = declared.learned && owner.lr_mult != Some(0.0);
+            let owner = &self.graph.params[param];
             let (shape, own) = (&owner.declaration.shape, &declared.shape);
-            let differs = |own: Option<f32>, owner| own.is_some() && own != owner;
-            let sharing = format!("it shares parameter '{shared}'");
+            let differs = |own: f32, owner: f32| own != 1.0 && own != owner;
             return if shape != own {
-                Err(format!("{sharing} of shape {shape}, but needs {own}"))
+                Err(format!("it shares parameter '{shared}' of shape {shape}, but needs {own}"))
             } else if differs(lr_mult, owner.lr_mult) || differs(decay_mult, owner.decay_mult) {
-                Err(format!("{sharing}, for which the first layer says another lr_mult or decay_mult"))
+                Err(format!(
+                    "it shares parameter '{shared}', for which the first layer says another lr_mult or decay_mult"
+                ))
             } else if owner.declaration.learned != declared.learned {
-                Err(format!("{sharing}, which only one of the layers learns by gradients"))
+                Err(format!(
+                    "it shares parameter '{shared}', which only one of the layers learns by gradients"
+                ))
             } else {
                 Ok(param)
             };
@@ -408,7 +407,7 @@ impl<'a> Builder<'a> {
         let (id, declaration) = (self.graph.params.len(), declared.clone());
         self.shared.extend(shared.map(|name| (name, id)));
         let name = format!("{}.{at}", spec.name);
-        let trained = declared.learned && lr_mult != Some(0.0);
+        let trained = declared.learned && lr_mult != 0.0;
         self.graph.params.push(Param { name, declaration, lr_mult, decay_mult, trained });
         Ok(id)
     }

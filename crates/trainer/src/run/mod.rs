@@ -300,8 +300,7 @@ impl Execution {
         let mut written = written.into_iter();
         let mut next = || written.next().expect("three for each gradient");
         let params = trained.iter().zip(gradients).map(|(param, dw)| {
-            let lr_mult = param.lr_mult.unwrap_or(1.0);
-            let decay = weight_decay * param.decay_mult.unwrap_or(1.0);
+            let (lr_mult, decay) = (param.lr_mult, weight_decay * param.decay_mult);
             ParamUpdate { lr_mult, decay, dw, history: next(), w: next(), copy: next() }
         });
         let mut params: Vec<ParamUpdate<'_>> = params.collect();

@@ -28,8 +28,8 @@ params! {
     ParamSpec(param) first { param.word("share_mode", &["STRICT"])?; } {
         name: Option<String> { param.get("name")?.filter(|name: &String| !name.is_empty()) };
             "Parameters of one name are one shared parameter"
-        lr_mult: Option<f32>; "Multiplies the solver's learning rate; by 1 if no layer that shares it says more"
-        decay_mult: Option<f32>; "Multiplies the solver's weight decay; by 1 if no layer that shares it says more"
+        lr_mult: f32 = 1.0; "Multiplies the solver's learning rate"
+        decay_mult: f32 = 1.0; "Multiplies the solver's weight decay"
     }
 }
 

@@ -30,8 +30,8 @@ fn step(solver: &mut Solver) -> Vec<Step> {
     trained
         .zip(before.into_iter().zip(blobs(solver)))
         .map(|((param, gradient), (before, after))| Step {
-            lr_mult: f64::from(param.lr_mult.unwrap_or(1.0)),
-            decay_mult: f64::from(param.decay_mult.unwrap_or(1.0)),
+            lr_mult: f64::from(param.lr_mult),
+            decay_mult: f64::from(param.decay_mult),
             gradient,
             before,
             after,

@@ -13,7 +13,7 @@ fn what_every_layer_has() {
     );
     assert_eq!((spec.name.as_str(), spec.kind.type_name()), ("l", "Convolution"));
     assert_eq!((&spec.bottoms[..], &spec.tops[..]), (&["x".to_owned()][..], &["y".to_owned()][..]));
-    let shared = ParamSpec { name: Some("shared".to_owned()), lr_mult: Some(2.0), decay_mult: Some(0.0) };
+    let shared = ParamSpec { name: Some("shared".to_owned()), lr_mult: 2.0, decay_mult: 0.0 };
     assert_eq!((spec.param(0), spec.param(1)), (shared, ParamSpec::default()));
     assert_eq!((spec.loss_weight(0), &spec.propagate_down[..]), (0.5, &[false][..]));
     assert_eq!(spec.location.to_string(), "net.prototxt:1");
@@ -196,7 +196,7 @@ fn the_notation_of_2014() {
     assert_eq!(spec.warnings, []);
     let params: Vec<_> =
         spec.layers[0].params.iter().map(|param| (param.lr_mult, param.decay_mult)).collect();
-    assert_eq!(params, [(Some(1.0), Some(1.0)), (Some(2.0), Some(0.0))]);
+    assert_eq!(params, [(1.0, 1.0), (2.0, 0.0)]);
     let LayerKind::Data(data) = &spec.layers[1].kind else { panic!() };
     assert_eq!((data.transform.scale, data.transform.crop_size), (0.5, Some(3)));
     assert_eq!(spec.layers[2].kind.type_name(), "SoftmaxWithLoss");
