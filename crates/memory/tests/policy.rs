@@ -303,7 +303,7 @@ fn the_joint_plan_is_never_slower_than_others_or_with_more_memory_and_nearly_as_
             (keep.planned_ms() / costs.unlimited_ms(outline) - 1.0).abs() < 1e-9 && keep.host == Bytes::ZERO
         );
         let least = floor(outline, costs).floor;
-        let mut last_ms = f64::INFINITY;
+        let (mut last_ms, mut last_bound_ms) = (f64::INFINITY, f64::INFINITY);
         for step in 0..=8 {
             let budget = Bytes(least.0 + (keep.device.0 - least.0) / 8 * step);
             let plan = joint(outline, costs, budget).unwrap();
@@ -313,7 +313,13 @@ fn the_joint_plan_is_never_slower_than_others_or_with_more_memory_and_nearly_as_
                 "net {index}, step {step}: {} after {last_ms}",
                 plan.planned_ms()
             );
-            last_ms = plan.planned_ms();
+            // A bound for more memory is one for less.
+            assert!(
+                plan.bound_ms <= 1.002 * last_bound_ms,
+                "net {index}, step {step}: a bound of {} after {last_bound_ms}",
+                plan.bound_ms
+            );
+            (last_ms, last_bound_ms) = (plan.planned_ms(), plan.bound_ms);
             for (name, other) in baselines(net, budget) {
                 let Ok(other) = other else { continue };
                 check(outline, costs, &other, budget);

@@ -19,6 +19,9 @@ use planner::{ARENA_ALIGNMENT, Bytes};
 const STEPS: [f64; 2] = [0.02, 0.01];
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
 const PRICES: [usize; 3] = [200, 30, 800];
+/// How many times the budget has a bound: one for more memory is one for less, and its prices, which rise sooner near the
+/// floor, lead to those for less.
+const BOUNDED: [f64; 3] = [1.0, 1.15, 1.0];
 /// The heat at first, in parts of the time, of searches from what is known and from answers to prices.
 const HEAT: [f64; 2] = [1e-3, 4e-3];
 /// How many choices are known at once: to begin with, and at most.
@@ -54,8 +57,11 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     let best = plans.into_iter().flatten().min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
     let Some(mut plan) = best else { return Err(floor(outline, costs)) };
     let mut last = with.unwrap_or(without);
-    last.set_capacity(budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
-    let bound_ms = last.bound.rise(&mut last.prices, PRICES[2], |_| plan.planned_ms());
+    let bounds_ms = BOUNDED.map(|times| {
+        last.set_capacity((budget.0 as f64 * times) as u64 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
+        last.bound.rise(&mut last.prices, PRICES[2], |_| plan.planned_ms())
+    });
+    let bound_ms = bounds_ms.into_iter().fold(f64::NEG_INFINITY, f64::max);
     plan.bound_ms = bound_ms.max(unlimited_ms).min(plan.planned_ms());
     Ok(plan)
 }
