@@ -447,3 +447,18 @@ fn a_buffer_that_is_held_stays_and_its_copy_is_waited_for_there() {
     assert_eq!(schedule.waits[turn + 2], [read], "the first action after the release waits for the copy");
     assert!(schedule.waits[read + 1..=turn + 1].iter().all(Vec::is_empty));
 }
+
+/// All of its parameters are frozen: nothing is copied or computed again, but kernels have less workspace.
+#[test]
+fn a_net_without_a_backward_pass_has_a_plan_in_every_budget_from_the_smallest_on() {
+    let mut net = nets::vgg(0, 8, FP32);
+    net.outline.updates = false;
+    net.outline.nodes.iter_mut().for_each(|node| (node.backward, node.gradients) = (false, vec![]));
+    let least = floor(&net.outline, &net.costs).floor.0;
+    let most = joint(&net.outline, &net.costs, EVERYTHING).unwrap().device.0;
+    for part in 0..=4 {
+        let budget = Bytes(least + (most - least) / 4 * part);
+        let plan = joint(&net.outline, &net.costs, budget).unwrap();
+        check(&net.outline, &net.costs, &plan, budget);
+    }
+}

@@ -194,7 +194,7 @@ impl<'a> Bound<'a> {
     /// Sums of the prices of copies in each direction are at most 1, and at the turn only one counts.
     fn project(&self, prices: &mut Prices) {
         let (out, back) = prices.copies.split_at_mut(self.problem.turn() + 1);
-        back[0] = 0.0;
+        back.iter_mut().take(1).for_each(|price| *price = 0.0);
         for half in [out, back] {
             let sum: f64 = half.iter().sum::<f64>() / self.problem.unlimited_ms;
             half.iter_mut().filter(|_| sum > 1.0).for_each(|price| *price /= sum);
