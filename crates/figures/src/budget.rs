@@ -92,7 +92,7 @@ impl fmt::Display for BudgetReport {
         let wd = format!("WD, {} divided among all", self.wd_total);
         let unlimited = ("any amount of memory".to_owned(), Some(self.unlimited_time_ms));
         for (name, time_ms) in [(wr, self.wr_time_ms), (wd, self.wd_time_ms), unlimited] {
-            let gain = times(time_ms.map(|time_ms| time_ms / self.time_ms));
+            let gain = times(time_ms.map(|time_ms| time_ms / self.time_ms).filter(|gain| !gain.is_nan()));
             table.row([name, time_ms.map_or_else(|| "does not fit".to_owned(), ms), gain]);
         }
         let [enough, smallest] = [self.enough_budget, self.smallest_budget].map(Bytes::exact);

@@ -116,6 +116,18 @@ fn a_budget_says_what_it_takes_and_where_time_suffers() {
 }
 
 #[test]
+fn a_budget_of_a_net_without_kernels_has_no_gains() {
+    let options = PlanOptions::default();
+    let fronts = Fronts::new(&[], &CostTable::default(), &options).unwrap();
+    let room = Room::new(&[Outline::default()], 0, &[]);
+    let plan = fronts.plan_within(&[], &options).unwrap();
+    let report = BudgetReport::new(Bytes::mib(1), &room, &fronts, &plan);
+    let said = report.to_string();
+    assert!(!said.contains("NaN") && !said.contains("-0"), "{said}");
+    assert!(report.unlimited_time_ms.is_sign_positive());
+}
+
+#[test]
 fn a_comparison_puts_two_runs_side_by_side() {
     let [undivided, chosen] =
         [0, 1].map(|mib| PlanReport::new(&plan(Bytes::mib(mib)).0, &[32.0 / f64::from(1 + 3 * mib as u32)]));

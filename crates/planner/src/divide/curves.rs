@@ -49,6 +49,6 @@ impl Fronts {
 
     /// The time in any amount of memory.
     pub fn unlimited_time_ms(&self) -> f64 {
-        self.iter().filter_map(|(_, set)| set.last()).map(Configuration::time_ms).sum()
+        self.iter().filter_map(|(_, set)| Some(set.last()?.time_ms())).fold(0.0, |sum, ms| sum + ms)
     }
 }
