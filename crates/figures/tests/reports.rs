@@ -1,6 +1,6 @@
 //! Reports of a kernel whose costs are known in closed form: what they say, as text and as JSON.
 
-use figures::{BudgetReport, Comparison, ExplainReport, PlanReport, Ratio};
+use figures::{BudgetReport, Comparison, ExplainReport, PlanReport, Ratio, study::plan_figure};
 use memory::{Outline, OutlineNode, OutlineParam, Room};
 use planner::{
     Algorithm, BatchSizePolicy, Bytes, ConvOp, ConvShape, CostTable, DeviceHeader, Dtype, Fronts, Kernel,
@@ -125,6 +125,15 @@ fn a_budget_of_a_net_without_kernels_has_no_gains() {
     let said = report.to_string();
     assert!(!said.contains("NaN") && !said.contains("-0"), "{said}");
     assert!(report.unlimited_time_ms.is_sign_positive());
+}
+
+#[test]
+fn a_drawing_of_a_part_of_the_kernels_says_so() {
+    let (mut plan, _) = plan(Bytes::mib(4));
+    let title = |plan: &Plan| plan_figure(&PlanReport::new(plan, &[]), "a net", "a GPU").title;
+    assert!(!title(&plan).contains("slowest"), "{}", title(&plan));
+    plan.kernels = vec![plan.kernels[0].clone(); 25];
+    assert!(title(&plan).ends_with("(the slowest 24 of 25 kernels)"), "{}", title(&plan));
 }
 
 #[test]

@@ -19,7 +19,6 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     let most = |kernel: &KernelReport| times(kernel).into_iter().flatten().fold(0.0, f64::max);
     let mut kernels: Vec<&KernelReport> = plan.kernels.iter().collect();
     kernels.sort_by(|a, b| most(b).total_cmp(&most(a)));
-    kernels.truncate(MOST);
     let bars = |kernel: &KernelReport| {
         // The plan's own bar has the division beside it.
         let marks = zip(BARS, ["", &kernel.division, ""]);
@@ -27,12 +26,13 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
         zip(times(kernel), marks).filter_map(bar).collect::<Vec<_>>()
     };
     let kinds = if plan.kernels.iter().any(|kernel| kernel.measured_ms.is_some()) { 3 } else { 2 };
-    let bars: Vec<Bar> = kernels.into_iter().flat_map(bars).collect();
+    let bars: Vec<Bar> = kernels.into_iter().take(MOST).flat_map(bars).collect();
     let panel = Panel::bars(|most| Axis::from_zero("ms", 1.3 * most), &bars, 19.0 * kinds as f64);
     let panels = vec![panel.with_key(BARS[..kinds].iter().copied())];
-    let title = format!("{subject}: {}", plan.policies());
-    let figure = Figure::new(title, source.to_owned(), panels);
-    Figure { caption: plan.totals(), width: Figure::PAGE, ..figure }
+    let all = plan.kernels.len();
+    let part = if all > MOST { format!(" (the slowest {MOST} of {all} kernels)") } else { String::new() };
+    let title = format!("{subject}: {}{part}", plan.policies());
+    Figure { caption: plan.totals(), width: Figure::PAGE, ..Figure::new(title, source.to_owned(), panels) }
 }
 
 /// Time of all kernels over the limit, undivided and as planned, with a mark at the plan's; of `subject`, by `source`.
