@@ -88,6 +88,7 @@ impl fmt::Display for ScalingReport {
 /// Images a second, and what remains of each GPU, over the number of GPUs, each of which trains `subject`.
 pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> Figure {
     let alone = scaling.points.first().map_or(1.0, |one| one.images_per_s);
+    let least = scaling.points.iter().map(|point| point.images_per_s).fold(alone, f64::min);
     let most = scaling.points.last().map_or(1, |last| last.gpus);
     let sizes = |title| Axis::counts(title, u32::try_from(most).unwrap_or(u32::MAX));
     let line = |name: &str, tone, value: &dyn Fn(&ScalingPoint) -> f64| {
@@ -105,7 +106,7 @@ pub fn scaling_figure(scaling: &ScalingReport, subject: &str, source: &str) -> F
     let [latency_us, gb_per_s] = scaling.link;
     let ring = format!("a ring of links of {latency_us} µs and {gb_per_s} GB/s");
     let title = format!("{subject} on each of up to {most} GPUs, {ring}");
-    let images = |most| Axis::decades("images / s", [alone, most]);
+    let images = |most| Axis::decades("images / s", [least, most]);
     let panels = vec![
         Panel::new(sizes(""), images, speeds, 190.0),
         Panel::new(sizes("GPUs"), |_| Axis::from_zero("%", 100.0), parts, 130.0),
@@ -135,5 +136,14 @@ mod tests {
         // Sums that take longer than the backward pass wait for each other.
         let slow = ScalingReport::new([0.0, 1.0], 2, &backward, (0.0, 8)).points[1];
         assert!((slow.step_ms - (10.0 + slow.sums_ms)).abs() < 1e-9 && slow.hidden < 0.2, "{slow:?}");
+        // Two that are slower than one are drawn so.
+        let slower = ScalingReport::new([0.0, 1e-3], 2, &backward, (0.0, 8));
+        let drawn = &scaling_figure(&slower, "", "").panels[0].y;
+        assert!(
+            drawn.range[0] <= slower.points[1].images_per_s,
+            "{:?} from {:?}",
+            slower.points,
+            drawn.range
+        );
     }
 }
