@@ -262,3 +262,12 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
+
+#[test]
+fn a_net_without_a_loss_has_a_loss_of_zero() {
+    let folder = Folder::new();
+    folder
+        .write("net.prototxt", "layer { name: 'x' type: 'Input' top: 'x' input_param { shape { dim: 2 } } }");
+    let said = folder.succeed("time --model net.prototxt --iterations 1");
+    assert!(said.contains("\nInitial loss: 0\n"), "{said}");
+}

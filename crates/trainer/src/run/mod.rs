@@ -327,7 +327,9 @@ impl Execution {
     /// As [`Net::check`].
     pub fn loss(&self, net: usize) -> Result<f64, NetError> {
         let sum = |value| Ok::<f64, NetError>(self.values(net, value)?.iter().sum());
-        self.nets[net].losses().map(|(value, weight)| Ok(f64::from(weight) * sum(value)?)).sum()
+        let losses = self.nets[net].losses().map(|(value, weight)| Ok(f64::from(weight) * sum(value)?));
+        // A sum of nothing is -0.
+        losses.chain([Ok(0.0)]).sum()
     }
 
     /// The elements of an output of net number `net` after an iteration, in the order of NCHW.
