@@ -73,12 +73,14 @@ impl Net {
     /// # Errors
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
     pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
+        let (file, phase) = (spec.file.display(), spec.state.phase);
+        let nothing = || NetError::Refused(format!("{file}: none of its layers is of the phase {phase}"));
+        spec.layers.first().ok_or_else(nothing)?;
         let separate = rewrite::separate(spec);
         let order = options.device.format().layout;
         let (spec, mut gone) = if training { rewrite::join(separate, order) } else { (separate, Vec::new()) };
-        let layers = (spec.layers.iter())
-            .map(|layer| layers::build(&spec, layer, options))
-            .collect::<Result<Vec<_>, _>>()?;
+        let layers = spec.layers.iter().map(|layer| layers::build(&spec, layer, options));
+        let layers = layers.collect::<Result<Vec<_>, _>>()?;
         let (mut graph, layers) = Graph::build(&spec, layers, options.device.format(), training)?;
         check_labels(&graph, &layers)?;
         gone.append(&mut rewrite::absorb(&mut graph, training));
