@@ -44,7 +44,7 @@ impl PlanOptions {
     }
 
     /// What the options exclude, as the end of a sentence.
-    pub(crate) fn restrictions(&self) -> String {
+    pub fn restrictions(&self) -> String {
         let error = self.max_error.map(|limit| format!("a maximum error of {limit:e}"));
         let deterministic = self.deterministic_only.then(|| "deterministic algorithms only".to_owned());
         let wanted: Vec<String> = error.into_iter().chain(deterministic).collect();

@@ -149,20 +149,18 @@ fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result
     }
     // Otherwise kernels share what there is, and where it lies is up to the net.
     if plan.options.workspace_policy == WorkspacePolicy::Wd {
-        let from = *workspace_offset;
-        let is_inside = from + *workspace <= plan.options.limit;
-        if from < *end || !is_inside || !from.0.is_multiple_of(ARENA_ALIGNMENT) {
+        let (from, to) = (*workspace_offset, *workspace_offset + *workspace);
+        if from < *end || to > plan.options.limit || !from.0.is_multiple_of(ARENA_ALIGNMENT) {
             return error("the workspace");
         }
-        *end = from + *workspace;
+        *end = to;
     }
     Ok(())
 }
 
 /// What a user may have asked for, as in `powerOfTwo, wr 64 MiB`.
 fn describe(options: &PlanOptions) -> String {
-    let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, wd_solver, .. } = options;
-    let error = max_error.map(|error| format!(", errors up to {error:e}"));
+    let PlanOptions { batch_size_policy, workspace_policy, limit, wd_solver, .. } = options;
     let ilp = if *wd_solver == WdSolver::Ilp { " by ILP" } else { "" };
-    format!("{batch_size_policy}, {workspace_policy} {limit}{ilp}{}", error.unwrap_or_default())
+    format!("{batch_size_policy}, {workspace_policy} {limit}{ilp}{}", options.restrictions())
 }

@@ -107,6 +107,12 @@ fn a_recorded_plan_is_good_for_its_own_device_kernels_and_options_only() {
     let options = PlanOptions { limit: Bytes::mib(8), ..plan.options.clone() };
     let reason = why_not(0, &kernels, &record.device, &options);
     assert_eq!(reason, "it was made with powerOfTwo, wr 64 MiB, not with powerOfTwo, wr 8 MiB");
+    let options = PlanOptions { deterministic_only: true, ..plan.options.clone() };
+    let reason = why_not(0, &kernels, &record.device, &options);
+    assert!(
+        reason.ends_with("not with powerOfTwo, wr 64 MiB with deterministic algorithms only"),
+        "{reason}"
+    );
 }
 
 #[test]
