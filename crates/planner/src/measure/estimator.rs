@@ -135,7 +135,7 @@ impl Profiler for Estimator {
         let Request { kernel, micro_batch, .. } = request;
         let rows = self.known.values().flat_map(BTreeMap::values).flatten();
         let largest = rows.map(|row| row.micro_batch).max().unwrap_or(0);
-        if *micro_batch > largest.saturating_mul(FARTHEST) {
+        if largest > 0 && *micro_batch > largest.saturating_mul(FARTHEST) {
             return Err(format!("over {FARTHEST} times the {largest} samples that were recorded").into());
         }
         if !self.sources.contains_key(kernel) {

@@ -59,6 +59,10 @@ fn a_transform_says_nothing_of_another_filter_and_nothing_of_another_operation()
     assert!(estimator.measure(&Request::all(backward, 8)).unwrap_err().to_string().contains("resembles"));
     assert!(estimator.measure(&Request::all(kernel(8, 3), 129)).unwrap_err().to_string().contains("over 16"));
     assert_eq!(estimator.error(&kernel(8, 3)), None, "a kernel alone has nothing to be told from");
+    let mut of_nothing = Estimator::new(&CostTable::default());
+    assert!(
+        of_nothing.measure(&Request::all(kernel(8, 3), 8)).unwrap_err().to_string().contains("resembles")
+    );
 }
 
 #[test]
