@@ -37,9 +37,9 @@ impl Bytes {
         Self(count << 10)
     }
 
-    /// `count` times 2^20 bytes.
+    /// `count` times 2^20 bytes, or [`Bytes::MAX`] if that is less.
     pub const fn mib(count: u64) -> Self {
-        Self(count << 20)
+        Self(count.saturating_mul(1 << 20))
     }
 
     /// The size in MiB, for arithmetic and plots.

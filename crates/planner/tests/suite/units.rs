@@ -78,6 +78,7 @@ fn sizes_print_in_their_natural_unit() {
     }
     assert_eq!(Bytes(4400).exact(), "4.3 KiB (4400 bytes)");
     assert_eq!(Bytes::mib(64).exact(), "64 MiB");
+    assert_eq!(Bytes::mib(1 << 44), Bytes::MAX, "what is larger than any size is no small one");
     assert_eq!(format!("[{:>8}]", Bytes::mib(64)), "[  64 MiB]");
 }
 
