@@ -2,12 +2,13 @@
 
 use crate::{Error, args::PreloadArgs};
 use std::env::{current_exe, var_os};
-use std::{os::unix::process::CommandExt, path::PathBuf, process::Command};
+use std::{ffi::OsStr, os::unix::process::CommandExt, path::PathBuf, process::Command};
 
 /// Becomes the program: what ends it and with what status is its own affair.
 pub(super) fn run(args: &PreloadArgs) -> Result<(), Error> {
     let beside = || Some(current_exe().ok()?.with_file_name("libmicrobatch_cudnn.so"));
-    let library = var_os("MICROBATCH_PRELOAD").map(PathBuf::from).or_else(beside).unwrap_or_default();
+    let variable = |name| var_os(name).filter(|value| !value.is_empty());
+    let library = variable("MICROBATCH_PRELOAD").map(PathBuf::from).or_else(beside).unwrap_or_default();
     let unusable = |why: String| usage!("cannot preload {}: {why}", library.display());
     let path = library.canonicalize().map_err(|error| {
         unusable(format!(
@@ -18,12 +19,9 @@ pub(super) fn run(args: &PreloadArgs) -> Result<(), Error> {
         return Err(unusable("its path must not have spaces or colons".to_owned()));
     }
     let mut preloaded = path.into_os_string();
-    if let Some(others) = var_os("LD_PRELOAD") {
-        preloaded.push(":");
-        preloaded.push(others);
-    }
+    variable("LD_PRELOAD").iter().for_each(|others| preloaded.extend([OsStr::new(":"), others]));
     // A dash is standard error.
-    let report = args.report.clone().or_else(|| var_os("MICROBATCH_REPORT")).unwrap_or("-".into());
+    let report = args.report.clone().or_else(|| variable("MICROBATCH_REPORT")).unwrap_or("-".into());
     let mut command = Command::new(&args.program[0]);
     command.args(&args.program[1..]).env("LD_PRELOAD", preloaded).env("MICROBATCH_REPORT", report);
     command.envs(args.workspace_limit.map(|limit| ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", limit.0.to_string())));

@@ -22,7 +22,7 @@ fn folder() -> (Folder, String) {
 #[test]
 fn the_program_gets_the_library_and_its_limits_and_its_status_is_ours() {
     let (folder, library) = folder();
-    let variables = [("MICROBATCH_PRELOAD", "nothing.so")];
+    let variables = [("MICROBATCH_PRELOAD", "nothing.so"), ("MICROBATCH_REPORT", ""), ("LD_PRELOAD", "")];
     let output = folder.run_with("run -- sh script --limit", &variables);
     assert_eq!(text(&output.stdout), format!("{library},,-,--limit\n"));
     assert_eq!((text(&output.stderr).as_str(), output.status.code()), ("", Some(3)));
@@ -45,6 +45,8 @@ fn no_library_and_no_program_are_refused() {
     let (folder, library) = folder();
     let output = folder.run_with("run sh script", &[("MICROBATCH_PRELOAD", "none.so")]);
     assert_refused(&output, 2, &["cannot preload none.so", "microbatch-preload"], "no library");
+    let output = folder.run_with("run sh script", &[("MICROBATCH_PRELOAD", "")]);
+    assert_refused(&output, 2, &["/libmicrobatch_cudnn.so: No such file"], "an empty variable is none");
     folder.write("a b.so", "");
     let output = folder.run_with("run sh script", &[("MICROBATCH_PRELOAD", "a b.so")]);
     assert_refused(&output, 2, &["a b.so", "spaces"], "a library that the loader cannot name");

@@ -3,8 +3,7 @@
 use crate::shared::warn;
 use files::database::{Database, default_folder};
 use planner::{BatchSizePolicy, Bytes};
-use std::path::{Path, PathBuf};
-use std::{env, fmt::Display, str::FromStr, sync::OnceLock};
+use std::{env, fmt::Display, path::PathBuf, str::FromStr, sync::OnceLock};
 
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -26,8 +25,8 @@ impl Settings {
     pub(crate) fn get() -> &'static Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         SETTINGS.get_or_init(|| {
-            let named = env::var_os("UCUDNN_DATABASE").filter(|name| !name.is_empty());
-            let database = Database::named(named.as_ref().map(Path::new), default_folder());
+            let path = |name| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+            let database = Database::named(path("UCUDNN_DATABASE").as_deref(), default_folder());
             Self {
                 policy: variable("UCUDNN_BATCH_SIZE_POLICY").unwrap_or_default(),
                 total: variable("UCUDNN_TOTAL_WORKSPACE_SIZE").filter(|&total| total > Bytes(0)),
@@ -37,7 +36,7 @@ impl Settings {
                     warn(&error);
                     None
                 }),
-                report: env::var_os("MICROBATCH_REPORT").map(PathBuf::from),
+                report: path("MICROBATCH_REPORT"),
             }
         })
     }
@@ -49,9 +48,9 @@ impl Settings {
     }
 }
 
-/// The value of a variable that is set; a warning if it says nothing.
+/// The value of a variable that is set and not empty; a warning if it says nothing.
 fn variable<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
-    let text = env::var(name).ok()?;
+    let text = env::var(name).ok().filter(|text| !text.is_empty())?;
     let parsed = text.parse().map_err(|error| warn(&format!("{name} is ignored: {error}")));
     parsed.ok()
 }
