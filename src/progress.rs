@@ -31,14 +31,19 @@ pub(crate) fn bar(steps: u64, what: &'static str) -> Bar {
     Bar { bar, _until: until }
 }
 
-/// Writes a line now and then, such as `measuring 20/84: conv2 Forward at 32`.
+/// Writes a line now and then.
 fn tell(bar: &ProgressBar, ended: &Receiver<()>) {
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-        let message = bar.message();
-        let colon = if message.is_empty() { "" } else { ": " };
-        let (done, all) = (bar.position(), bar.length().unwrap_or_default());
-        complain(&format!("{} {done}/{all}{colon}{message}", bar.prefix()));
+        complain(&line(bar));
     }
+}
+
+/// How far it has come, such as `measuring 20/84 after 5 s: conv2 Forward at 32`: the time goes on where steps do not.
+fn line(bar: &ProgressBar) -> String {
+    let (message, seconds) = (bar.message(), bar.elapsed().as_secs());
+    let colon = if message.is_empty() { "" } else { ": " };
+    let (done, all) = (bar.position(), bar.length().unwrap_or_default());
+    format!("{} {done}/{all} after {seconds} s{colon}{message}", bar.prefix())
 }
 
 impl Deref for Bar {
@@ -58,5 +63,19 @@ pub(crate) fn measuring() -> impl FnMut(Progress<'_>) {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(format!("{kernel} at {micro_batch}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_long_it_has_been_at_the_same_step() {
+        let bar = ProgressBar::hidden().with_prefix("dividing").with_elapsed(Duration::from_secs(65));
+        bar.set_length(1);
+        assert_eq!(line(&bar), "dividing 0/1 after 65 s");
+        bar.set_message("by the ILP solver");
+        assert_eq!(line(&bar), "dividing 0/1 after 65 s: by the ILP solver");
     }
 }

@@ -195,6 +195,7 @@ impl Origin {
         let bar = is_slow.then(|| progress::bar(1, "dividing"));
         // It has one step, and is drawn and its clock goes on only so.
         bar.iter().for_each(|bar| bar.enable_steady_tick(Duration::from_millis(200)));
+        bar.iter().for_each(|bar| bar.set_message("the ILP solver is at work; --wd-solver exact takes less"));
         self.planning.plan(kernels, limits, options).map_err(|error| self.explain(error))
     }
 

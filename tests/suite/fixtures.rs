@@ -187,11 +187,20 @@ pub(crate) fn without_progress(stderr: &str) -> String {
     stderr.split_inclusive('\n').filter(|line| !is_progress(line)).collect()
 }
 
-/// Whether `line` says how far something has come, such as `measuring 20/84: conv2 Forward at 32`.
+/// Whether `line` says how far something has come, such as `measuring 20/84 after 5 s: conv2 Forward at 32`.
 pub(crate) fn is_progress(line: &str) -> bool {
     let mut words = line.split([' ', '/', ':', '\n']);
     matches!(
         words.next(),
-        Some("measuring" | "verifying" | "training" | "testing" | "timing" | "drawing" | "reading")
+        Some(
+            "measuring"
+                | "verifying"
+                | "training"
+                | "testing"
+                | "timing"
+                | "drawing"
+                | "reading"
+                | "dividing"
+        )
     ) && (0..2).all(|_| words.next().is_some_and(|word| word.parse::<u64>().is_ok()))
 }
