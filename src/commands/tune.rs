@@ -7,6 +7,7 @@ use super::{batch::BatchSearch, budget::Goal, origin::Origin, time::timed};
 use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};
 use crate::report::{Header, TimeRun};
 use crate::{Console, Error};
+use figures::six_digits;
 use memory::policy::{self, Costs, MemoryPolicy, Speeds, TimedSize};
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
@@ -73,8 +74,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let synthetic = synthetic(run.synthetic, &spec)?.or(Some(STAND_IN));
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
-    let rates = origin.rates();
-    let search = BatchSearch { spec, build, rates, goal };
+    let search = BatchSearch { spec, build, rates: origin.rates(), goal };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);
@@ -155,6 +155,6 @@ impl fmt::Display for Advice {
         )?;
         writeln!(f, "  mini-batch    {mini_batch}, the largest at which swapping should stall nothing")?;
         writeln!(f, "  images/s      predicted {predicted:.1}, measured {measured:.1}")?;
-        write!(f, "  learning rate {learning_rate:.4}, for a convexity of {convexity}")
+        write!(f, "  learning rate {}, for a convexity of {convexity}", six_digits(*learning_rate))
     }
 }

@@ -207,6 +207,8 @@ fn tune_recommends_a_mini_batch_that_fits_and_its_rate() {
         let accudnn = format!("{} --batch {} --memory-policy accudnn", time(CPU), value("mini_batch"));
         folder.succeed(&format!("{accudnn} --device-memory {budget}"));
     }
+    let said = folder.succeed(&format!("{tune} --base-lr 1e-7"));
+    assert!(!said.contains("learning rate 0.0000"), "{said}");
 }
 
 /// Under its recorded schedule a training goes on as if nothing had happened, and under another policy it says so.
