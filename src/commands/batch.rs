@@ -85,8 +85,7 @@ impl BatchSearch {
             points.extend(self.point(origin, options, size)?);
         }
         points.sort_by_key(|point| point.mini_batch);
-        let (policy, budget) = (self.goal.policy.to_string(), self.goal.budget);
-        Ok(BatchReport::new(policy, budget, largest.max(1), points))
+        Ok(BatchReport::new(self.goal.policy.to_string(), self.goal.budget, largest.max(1), points))
     }
 
     /// What `mini_batch` samples bring; nothing if they do not fit with workspaces, or nothing is recorded of them.

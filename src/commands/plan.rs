@@ -64,9 +64,8 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
 
 fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<(), Error> {
     let NetArgs { phase, batch, .. } = args.net;
-    if phase == Phase::Test || args.planning.memory_policy == Some(MemoryPolicy::Keep) {
-        refuse([(args.trace.is_some(), "--trace")], "a net of which everything stays on the device")?;
-    }
+    let keeps = phase == Phase::Test || args.planning.memory_policy == Some(MemoryPolicy::Keep);
+    refuse([(keeps && args.trace.is_some(), "--trace")], "a net of which everything stays on the device")?;
     let request = Request { phase, batch, notes, ..Request::new("plan", &args.planning, &args.run) };
     let mut spec = net_spec(&args.net)?;
     // One of two GPUs takes as much memory as one of a thousand.

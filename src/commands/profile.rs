@@ -68,8 +68,8 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
         write(file, shipped.to_json_lines().into_bytes())?;
         console.text(format!("  written     {}", file.display()))?;
     }
-    let (kernels, out) = (kernels.len(), args.out.clone());
-    console.object(&Report { command: "profile", device, kernels, profiling, out })
+    let out = args.out.clone();
+    console.object(&Report { command: "profile", device, kernels: kernels.len(), profiling, out })
 }
 
 /// The kernels to measure, in the arithmetic that is asked for.
@@ -83,9 +83,8 @@ fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>, Error> {
     }
     let mut spec = net_spec(&args.net)?;
     args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
-    let kernels: Vec<_> =
-        formats.map(|format| net_kernels(&args.run, &spec, format)).collect::<Result<_, _>>()?;
-    Ok(kernels.concat())
+    let kernels = formats.map(|format| net_kernels(&args.run, &spec, format));
+    Ok(kernels.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Takes cost tables into the database.

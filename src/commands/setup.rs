@@ -81,10 +81,9 @@ impl Session {
         mut spec: NetSpec,
         console: &mut Console,
     ) -> Result<(Self, Header), Error> {
-        let options = [(request.planning.memory_policy.is_some(), "--memory-policy")];
-        if request.phase == Phase::Test {
-            refuse(options, "a net that is not trained: its feature maps wait for no backward pass")?;
-        }
+        let is_useless = request.phase == Phase::Test && request.planning.memory_policy.is_some();
+        let untrained = "a net that is not trained: its feature maps wait for no backward pass";
+        refuse([(is_useless, "--memory-policy")], untrained)?;
         let at_start = host::resident();
         let is_run = request.command != "plan";
         let mut origin = match is_run {

@@ -69,10 +69,8 @@ impl MemoryEstimate {
     pub fn compare(&self, peak: Option<Bytes>) -> Option<String> {
         let (peak, expected) = (peak?, self.expected_peak?);
         // In bytes: of a small net's memory, code that is loaded on the way is a large part.
-        let (sign, difference) = match peak < expected {
-            true => ('-', expected.saturating_sub(peak)),
-            false => ('+', peak.saturating_sub(expected)),
-        };
+        let (sign, difference) =
+            (if peak < expected { '-' } else { '+' }, Bytes(peak.0.abs_diff(expected.0)));
         Some(format!("{peak} ({sign}{difference} to the expected {expected})"))
     }
 }

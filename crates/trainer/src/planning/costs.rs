@@ -8,7 +8,7 @@ use crate::{error::NetError, net::Net, spec::LayerKind};
 use cudnn_layers::{AxisExtents, batch_norm::channel_grid};
 use memory::policy::{Costs, PassCosts};
 use memory::{Outline, OutlineNode};
-use planner::{Bytes, Configuration, ConvOp, Cost, Curve, Fronts, Kernel, Math, PlanOptions};
+use planner::{Bytes, Configuration, ConvOp, Cost, Curve, DesirableSet, Fronts, Kernel, Math, PlanOptions};
 use std::{collections::HashMap, time::Instant};
 use tensor::{Accumulate, ElementType};
 
@@ -70,9 +70,8 @@ impl Planning {
         let (times, net) = match self.measures_layers() {
             false => (estimated(&net, rates), net),
             true => {
-                let least = fronts.iter().map(|(_, set)| set.iter().next().map(Configuration::workspace));
-                let limits: Vec<Bytes> =
-                    least.map(|least| least.unwrap_or_default().max(WORKSPACE)).collect();
+                let least = |set: &DesirableSet| set.first().map_or(Bytes::ZERO, Configuration::workspace);
+                let limits: Vec<Bytes> = fronts.iter().map(|(_, set)| least(set).max(WORKSPACE)).collect();
                 measure(net, fronts.plan_within(&limits, options)?, &mut self.layers)?
             }
         };
@@ -117,12 +116,11 @@ fn estimated(net: &Net, rates: Rates) -> LayerTimes {
         let moved = moved(net.graph(), node);
         [0, 1, 2].map(|pass| ms(moved[pass]).max(work.flops[pass % 2] / rate))
     });
-    let passes = passes.collect();
     let params = net.outline(true).params;
     // Weights and history are read and written, gradients are read.
     let update = params.iter().filter(|param| param.trained);
     let update = update.map(|param| 3 * param.bytes.0 + 2 * param.history.0 + param.copy.0).sum();
-    LayerTimes { passes, update_ms: ms(update), copied: [rates.copies; 2], launch_ms: 0.0 }
+    LayerTimes { passes: passes.collect(), update_ms: ms(update), copied: [rates.copies; 2], launch_ms: 0.0 }
 }
 
 /// Bytes that a node's passes, forward, backward and repeated, read and write on a GPU, but for convolution kernels.
