@@ -2,14 +2,15 @@
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, atomic::Ordering};
+use std::thread::{self, sleep};
+use std::{io, time::Duration};
 use trainer::{NetError, Stop, host};
 
 static STOP: OnceLock<Stop> = OnceLock::new();
 
 /// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. While nothing listens to it, a signal ends
-/// the process as before; otherwise the second one does.
+/// the process as before; otherwise one does that comes a second after the first.
 pub(crate) fn stop() -> Result<Stop, NetError> {
     if let Some(stop) = STOP.get() {
         return Ok(stop.clone());
@@ -30,10 +31,17 @@ fn register() -> io::Result<Stop> {
         if signal == SIGHUP && host::ignores(signal) {
             continue;
         }
-        // In this order: the first signal still finds the flag as it was.
         flag::register_conditional_default(signal, Arc::clone(&stop.unheard))?;
-        flag::register(signal, Arc::clone(&stop.unheard))?;
         flag::register_usize(signal, Arc::clone(&stop.number), signal as usize)?;
     }
+    // `timeout`, and launchers in a terminal, send the first one twice.
+    let (second, pause) = (stop.clone(), Duration::from_millis(500));
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        while !second.is_requested() {
+            sleep(pause);
+        }
+        sleep(pause);
+        second.unheard.store(true, Ordering::SeqCst);
+    })?;
     Ok(stop)
 }

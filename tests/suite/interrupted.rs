@@ -75,6 +75,21 @@ fn a_signal_stops_a_training_with_a_snapshot_to_go_on_from() {
     }
 }
 
+/// As `timeout` sends it: to the process, and to its group.
+#[test]
+fn a_signal_that_comes_twice_at_once_is_one() {
+    let folder = Folder::new();
+    let train = format!("{TRAIN} --batch 10000 --policy undivided");
+    let (child, stdout) = begin_until(&folder, &train, "Iteration 0, loss");
+    let sent = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    sleep(Duration::from_millis(20));
+    let (exit_code, said, complained) = end(child, stdout, "TERM");
+    assert_eq!(exit_code, Some(143), "{said}\n{complained}");
+    let resumes = complained.starts_with("stopped: after ") && complained.contains(" resumes from ");
+    assert!(resumes, "{complained}");
+}
+
 #[test]
 fn a_training_without_snapshots_stops_without_one_and_json_is_whole() {
     let folder = Folder::new();

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// A request to stop in good order, which a signal may make at any time. Clones are the same request.
 ///
 /// Only what takes long [listens](Stop::listen), and checks now and then. A signal handler may end the process where
-/// nothing listens, and at the second request.
+/// nothing listens, and at a later request.
 #[derive(Clone, Debug)]
 pub struct Stop {
     /// The number of the signal, where a handler puts it; 0 if there was none.
     pub number: Arc<AtomicUsize>,
-    /// Whether a signal would not be heard, and should end the process; a handler sets it once one has come.
+    /// Whether a signal would not be heard, and should end the process. Once one has come, its handler is to set this.
     pub unheard: Arc<AtomicBool>,
     listeners: Arc<AtomicUsize>,
 }
@@ -26,7 +26,7 @@ impl Stop {
     /// Until the guard is dropped, the caller checks [`Stop::is_requested`] now and then.
     pub fn listen(&self) -> Listening {
         self.listeners.fetch_add(1, Ordering::SeqCst);
-        self.unheard.store(self.is_requested(), Ordering::SeqCst);
+        self.unheard.fetch_and(self.is_requested(), Ordering::SeqCst);
         Listening(self.clone())
     }
 
@@ -48,7 +48,7 @@ pub struct Listening(Stop);
 impl Drop for Listening {
     fn drop(&mut self) {
         if self.0.listeners.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.unheard.store(true, Ordering::SeqCst);
+            self.0.unheard.fetch_or(!self.0.is_requested(), Ordering::SeqCst);
         }
     }
 }

@@ -170,6 +170,9 @@ fn measuring_that_is_stopped_keeps_what_was_measured() {
             .unwrap_err();
         assert!(matches!(error, NetError::Stopped { kept } if kept == expected), "{error}");
         assert_eq!(planning.table.len(), 2);
+        assert!(!stop.unheard.load(Ordering::SeqCst), "whoever has set the number sets this, too");
+        stop.number.store(0, Ordering::SeqCst);
+        drop(stop.listen());
         assert!(stop.unheard.load(Ordering::SeqCst), "nobody listens any more");
     }
     assert_eq!(database.read(&device).unwrap().table.len(), 2);
