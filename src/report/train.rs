@@ -101,9 +101,9 @@ pub(crate) struct TrainSummary {
     /// Iterations of the whole training: more, if it was stopped.
     pub(crate) max_iter: usize,
     pub(crate) loss: f64,
-    /// Seconds of this run's iterations and tests.
+    /// Seconds that the iterations of this run have taken, as in [`StepLine`].
     pub(crate) seconds: f64,
-    /// Samples of training a second, the time of tests left out.
+    /// Samples a second in this time.
     pub(crate) images_per_s: f64,
     /// Outputs of the last tests that are not losses.
     pub(crate) accuracies: Vec<TestOutput>,
@@ -116,9 +116,10 @@ impl fmt::Display for TrainSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { iterations, max_iter, loss, seconds, images_per_s, .. } = self;
         match *iterations < *max_iter as u64 {
-            true => write!(f, "Stopped at iteration {iterations} of {max_iter} after {seconds:.1} s")?,
-            false => write!(f, "Trained to iteration {iterations} in {seconds:.1} s")?,
+            true => write!(f, "Stopped at iteration {iterations} of {max_iter} after")?,
+            false => write!(f, "Trained to iteration {iterations} in")?,
         }
+        write!(f, " {seconds:.1} s of iterations")?;
         // One that was complete before has none.
         if !loss.is_nan() {
             write!(f, " ({images_per_s:.1} images/s): loss = {}", six_digits(*loss))?;

@@ -261,6 +261,7 @@ fn a_signal_is_heard_between_the_mini_batches_of_an_iteration() {
     let (exit_code, said, complained) = end(child, stdout, "INT");
     assert_eq!(exit_code, Some(130), "{said}\n{complained}");
     assert_eq!(complained, "stopped: after 0 of 1000000 iterations; there was nothing new to save\n");
+    assert!(said.contains("\nStopped at iteration 0 of 1000000 after 0.0 s of iterations\n"), "{said}");
 }
 
 #[test]

@@ -39,6 +39,12 @@ fn training_displays_tests_snapshots_and_sums_up() {
     {
         assert!(folder.path("snapshots").join(file).is_file(), "{file}");
     }
+    // Time and rate of the last line are those of iterations, without tests.
+    let report = folder.json(&format!("{TRAIN} --batch 100"));
+    let (summary, last) = (&report["summary"], report["steps"].as_array().unwrap().last().unwrap());
+    assert_eq!(summary["seconds"], last["seconds"]);
+    let images = summary["seconds"].as_f64().unwrap() * summary["images_per_s"].as_f64().unwrap();
+    assert!((images - 1200.0).abs() < 1e-6, "{images}");
 }
 
 const RESUME: &str = "--snapshot snapshots/small_iter_6.solverstate.safetensors";

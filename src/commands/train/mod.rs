@@ -315,7 +315,7 @@ impl Training<'_> {
             iterations,
             max_iter: self.solver.spec().max_iter,
             loss: self.loss,
-            seconds: self.meter.start.elapsed().as_secs_f64(),
+            seconds: self.meter.all.1.as_secs_f64(),
             images_per_s: self.meter.speed(self.meter.all),
             accuracies: outputs.filter(|output| output.loss_weight == 0.0).cloned().collect(),
             snapshot: written.map(|(_, path)| path.clone()),

@@ -10,8 +10,6 @@ pub(super) struct Meter {
     images_per_iteration: usize,
     /// What it takes, in words.
     memory: String,
-    /// When the training began, tests and all.
-    pub(super) start: Instant,
     /// Of all iterations: how many, and their time, without tests and output.
     pub(super) all: (u32, Duration),
     /// Of those since the speed was last asked for.
@@ -25,15 +23,17 @@ impl Meter {
         bar.set_position(first);
         bar.reset_eta();
         let none = (0, Duration::ZERO);
-        Self { bar, images_per_iteration, memory, start: Instant::now(), all: none, recent: none }
+        Self { bar, images_per_iteration, memory, all: none, recent: none }
     }
 
-    pub(super) fn step<T>(&mut self, body: impl FnOnce() -> T) -> T {
+    pub(super) fn step<T, E>(&mut self, body: impl FnOnce() -> Result<Option<T>, E>) -> Result<Option<T>, E> {
         let start = Instant::now();
         let result = body();
+        // What is given up counts for nothing.
+        let done = u32::from(matches!(result, Ok(Some(_))));
         for (count, time) in [&mut self.all, &mut self.recent] {
-            *count += 1;
-            *time += start.elapsed();
+            *count += done;
+            *time += start.elapsed() * done;
         }
         result
     }
