@@ -77,7 +77,7 @@ pub(super) fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Err
     write(file, trace.to_string().into_bytes())
 }
 
-/// Writes a file as a whole, or leaves what there was.
+/// Writes a file as a whole, in a folder that is made if need be, or leaves what there was.
 pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {
     write_atomically(file, |out| out.write_all(&bytes)).map_err(|source| refused(file, source))
 }

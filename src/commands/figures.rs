@@ -1,6 +1,6 @@
 //! `microbatch figures`.
 
-use super::draw::{refused, write, write_data, write_figure};
+use super::draw::{check, write, write_data, write_figure};
 use super::inputs::in_math;
 use super::origin::Origin;
 use super::plan::shape_kernels;
@@ -9,7 +9,7 @@ use crate::{Console, Error, models::Model};
 use ::figures::draw::Figure;
 use ::figures::study::{self, Study, claims, page};
 use planner::{BatchSizePolicy, Math, PlanOptions};
-use std::{collections::BTreeSet, fs, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::layers::{BuildOptions, SyntheticData};
 use trainer::{Net, shapes::parse_csv, spec::Phase};
@@ -45,6 +45,7 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
         let names = Vec::from_iter(names).join(", ");
         return Err(usage!("--net {net} has no figures: choose one of {names}"));
     }
+    check(&[args.out.join("papers.csv")])?;
     let (mut devices, mut left_out) = (Vec::new(), String::new());
     for device in &args.device {
         let (mut studies, lacks, on_gpu) = measure(args, device, Math::Fp32, &mut console)?;
@@ -67,7 +68,6 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
             _ => usage!("--device {} has no measurements of the nets that are wanted", args.device[0]),
         });
     }
-    fs::create_dir_all(&args.out).map_err(|source| refused(&args.out, source))?;
     for figure in &chosen {
         write_figure(&args.out, figure, args.csv)?;
         console.text(format!("{:<28} {}", figure.name, figure.title))?;

@@ -1,11 +1,11 @@
 //! `microbatch init`.
 
-use super::draw::{refused, write};
+use super::draw::{check, write};
 use super::inputs::STAND_IN;
 use crate::{Console, Error, args::InitArgs, console::escaped, models::read_template, progress};
 use figures::counted;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 use tensor::Device;
 use trainer::own_images::{Recipe, transform};
 use trainer::spec::{NetSpec, Phase};
@@ -24,6 +24,7 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     if let Some(file) = FILES.map(file).into_iter().find(|file| file.exists()) {
         return Err(Error::Refused(format!("{} is there already, and is not written over", file.display())));
     }
+    check(&[file(FILES[0])])?;
     let weights = Weights::load(args.weights.as_slice())?;
     let survey = look(args)?;
     let mut recipe = Recipe {
@@ -60,7 +61,6 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
         not_like(rest.unwrap_or(&reason))
     })?;
     let solver = recipe.solver(&survey, (&template, model.as_ref()));
-    fs::create_dir_all(&args.folder).map_err(|error| refused(&args.folder, error))?;
     let contents = [&net, &solver, &survey.train.0, &survey.validation.0];
     for (name, contents) in FILES.iter().zip(contents).filter(|(_, contents)| !contents.is_empty()) {
         write(&file(name), contents.clone().into_bytes())?;

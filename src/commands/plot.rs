@@ -1,8 +1,8 @@
 //! `microbatch plot`: learning curves.
 
 use super::draw::write_drawing;
-use crate::Error;
-use figures::{LearningCurve, learning_curves};
+use crate::{Console, Error};
+use figures::{LearningCurve, counted, learning_curves};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<(), Er
         curves.extend(of_log);
     }
     let place = if seconds { "seconds of training" } else { "iteration" };
-    write_drawing(out, &learning_curves(&curves, place))
+    write_drawing(out, &learning_curves(&curves, place))?;
+    Console::new(false).text(format!("Wrote {} with {}", out.display(), counted(curves.len(), "curve")))
 }
 
 /// The curves of a log, whose names begin with `prefix`; the number of a line that is not read.

@@ -54,11 +54,13 @@ fn a_log_begins_with_its_manifest_and_has_all_that_is_said() {
     let complained = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        complained.contains("log.jsonl is the log of another training already; only a resumed one"),
+        complained.contains("log.jsonl: it is the log of another training already; only a resumed one"),
         "{complained}"
     );
     let measured = folder.run(&format!("{TRAIN} --log measured"));
     assert_refused(&measured, 1, &["cannot write measured: is a directory"], "a folder is no log");
+    let net = folder.run(&format!("{TRAIN} --log net.prototxt"));
+    assert_refused(&net, 1, &["net.prototxt: it is not the log of a training"], "a net is no log");
 }
 
 /// The lines of what is done again are not there twice, one that was cut by a kill goes, and one that was not written
@@ -143,6 +145,9 @@ fn tensorboard_gets_every_number() {
     assert_eq!((at, records), (bytes.len(), 2 + 3 * 12 + 2 * 3));
     let has = |tag: &[u8]| bytes.windows(tag.len()).any(|window| window == tag);
     assert!(has(b"train/loss") && has(b"train/lr") && has(b"test0/accuracy"));
+    let past = format!("{TRAIN} --max-iter 6 --resume --tensorboard none --log of/none.jsonl");
+    assert_refused(&folder.run(&past), 1, &["training ends at iteration 6"], "past the end");
+    assert!(!folder.path("none").exists() && !folder.path("of").exists());
 }
 
 #[test]
@@ -150,8 +155,9 @@ fn logs_are_drawn() {
     let folder = Folder::new();
     folder.succeed(&format!("{TRAIN} --log a.jsonl"));
     folder.succeed(&format!("{TRAIN} --log b.jsonl --base-lr 0.001"));
-    folder.succeed("plot a.jsonl b.jsonl --out curves.svg");
-    let svg = text(&folder.read("curves.svg"));
+    let said = folder.succeed("plot a.jsonl b.jsonl --out new/folder/curves.svg");
+    assert_eq!(said, "Wrote new/folder/curves.svg with 6 curves\n");
+    let svg = text(&folder.read("new/folder/curves.svg"));
     for name in ["a train loss", "b train loss", "a test loss", "b test accuracy"] {
         assert!(svg.contains(name), "there is no {name}");
     }

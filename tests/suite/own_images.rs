@@ -1,5 +1,6 @@
 //! From a folder of images to a trained net: `data render`, `init`, `train`, `test`.
 
+use crate::bad_input::assert_refused;
 use crate::fixtures::{Folder, text, without_progress};
 use std::fs;
 
@@ -111,6 +112,15 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
     let again = text(&folder.run(init).stderr);
     assert!(again.contains("shapes/net.prototxt is there already"), "{again}");
     let train = "train --solver shapes/solver.prototxt --threads 1 --policy undivided";
+    // Before any image is looked at.
+    folder.write("file", "");
+    let refused = folder.run("init file/new --data nowhere --like lenet");
+    assert_refused(
+        &refused,
+        1,
+        &["cannot write file/new/net.prototxt: Not a directory"],
+        "a file is no folder",
+    );
     let said = folder.succeed(train);
     assert!(said.contains("54 images of 3 classes (disc-plain, square-stripes, triangle-fine)"), "{said}");
     let weights = "shapes/solver_iter_7.safetensors";

@@ -17,17 +17,16 @@ impl Sink for File {
     }
 }
 
-/// Writes a file by `body`: into a temporary one in the same folder, then to the disk, then renamed over `path`, or
-/// over what that links to. What is no file, such as a pipe, is written into.
+/// Writes a file by `body`: into a temporary one in the same folder, which is made if it is not there, then to the disk,
+/// then renamed over `path`, or over what that links to. What is no file, such as a pipe, is written into.
 ///
 /// # Errors
-/// What the system says if any step fails (no such folder, no permission, disk full), or `body`'s own error. The
-/// temporary file is removed, and whatever stood at `path` before is untouched.
+/// What the system says if any step fails (no permission, disk full), or `body`'s own error. The temporary file is
+/// removed, and whatever stood at `path` before is untouched.
 pub fn write_atomically(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    match file(path)? {
-        Some(file) => write_through(&file, Ok, body),
-        None => body(&mut File::options().write(true).open(path)?),
-    }
+    let Some(file) = file(path)? else { return body(&mut File::options().write(true).open(path)?) };
+    file.parent().map_or(Ok(()), fs::create_dir_all)?;
+    write_through(&file, Ok, body)
 }
 
 /// The file that `path` stands for, or will: a link stays. None if it is something else, such as a pipe.
@@ -57,11 +56,13 @@ pub(super) fn write_through<S: Sink>(
     File::open(folder)?.sync_all()
 }
 
-/// Whether [`write_atomically`] would get as far as writing: the folder is there and takes new files, and the name is
-/// not too long, nor that of a folder. Leaves nothing behind.
+/// Whether [`write_atomically`] would get as far as writing: the folder, or the one that it would be made in, takes new
+/// files, and the name is not too long, nor that of a folder. Leaves nothing behind.
 ///
 /// # Errors
 /// What the system says.
 pub fn try_writing(path: &Path) -> io::Result<()> {
-    file(path)?.map_or(Ok(()), |file| Temporary::beside(&file).map(drop))
+    let Some(file) = file(path)? else { return Ok(()) };
+    let folder = file.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new(""));
+    Temporary::beside(&folder.join(file.file_name().unwrap_or_default())).map(drop)
 }

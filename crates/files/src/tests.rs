@@ -128,14 +128,24 @@ fn what_the_dead_left_half_written_is_removed_and_nothing_else() {
 #[test]
 fn writing_is_tried_without_a_trace() {
     let folder = tempfile::tempdir().unwrap();
-    try_writing(&folder.path().join("w")).unwrap();
-    assert!(try_writing(&folder.path().join("none/w")).is_err());
+    fs::write(folder.path().join("file"), "").unwrap();
+    ["w", "none/w", "none/of/these/w"].map(|name| try_writing(&folder.path().join(name)).unwrap());
+    assert!(try_writing(&folder.path().join("file/w")).is_err());
+    assert!(try_writing(Path::new("/proc/none/w")).is_err());
     assert!(try_writing(&folder.path().join("w".repeat(250))).is_err());
     for name in ["", "w/"] {
         let error = try_writing(&folder.path().join(name)).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::IsADirectory, "'{name}'");
     }
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(folder.path()), ["file"]);
+}
+
+#[test]
+fn the_folder_of_a_file_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/folder/w");
+    write_atomically(&path, |file| file.write_all(b"w")).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"w");
 }
 
 /// Each of these would take for ever, or until memory is full.

@@ -1,10 +1,11 @@
 //! What a training writes for machines while it runs: a log of JSON lines, and TensorBoard's files.
 
 use super::tensorboard::Board;
+use crate::commands::draw::{check, refused};
 use crate::report::{Header, StepLine, TestLines, TrainReport};
-use crate::{Error, args::TrainArgs, commands::draw::refused};
+use crate::{Error, args::TrainArgs};
 use figures::PlanReport;
-use files::{read_regular, try_writing, write_atomically};
+use files::{read_regular, write_atomically};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -69,36 +70,24 @@ impl Metrics {
     /// Refuses what cannot be written, or is not the log of a training, before anything is measured; and a log that a
     /// training with snapshots as `prefix`, which `begins` at iteration 0, would take from another one.
     pub(super) fn check(args: &TrainArgs, prefix: &Path, begins: bool) -> Result<(), Error> {
-        if let Some(folder) = &args.tensorboard {
-            fs::create_dir_all(folder).map_err(|source| refused(folder, source))?;
-        }
-        let Some(path) = &args.log else { return Ok(()) };
-        let tried = fs::create_dir_all(path.parent().unwrap_or(path)).and_then(|()| try_writing(path));
-        tried.map_err(|source| refused(path, source))?;
-        let has_lines = fs::metadata(path).is_ok_and(|file| file.len() > 0);
-        if has_lines && !args.resume && args.snapshot.is_none() {
-            let log = path.display();
-            let reason =
-                format!("{log} is the log of another training already; only a resumed one goes on in it");
-            return Err(Error::Refused(reason));
-        }
-        if has_lines {
-            let error = |reason| Err(refused(path, io::Error::other(reason)));
-            let text = String::from_utf8_lossy(&read_regular(path).unwrap_or_default()).into_owned();
-            let begins_with = |kind| text.starts_with(&format!("{{\"kind\":\"{kind}\""));
+        check(args.log.iter().chain(&args.tensorboard.as_ref().map(|folder| folder.join("events"))))?;
+        let has_lines = |log: &&PathBuf| fs::metadata(log).is_ok_and(|file| file.len() > 0);
+        let Some(path) = args.log.as_ref().filter(has_lines) else { return Ok(()) };
+        let text = String::from_utf8_lossy(&read_regular(path).unwrap_or_default()).into_owned();
+        let begins_with = |kind| text.starts_with(&format!("{{\"kind\":\"{kind}\""));
+        let (resumes, field) = (args.resume || args.snapshot.is_some(), "\"snapshot_prefix\":");
+        let own = format!("{field}{}", json!(prefix.to_string_lossy()));
+        let is_others = begins && text.contains(field) && !text.contains(&own);
+        let lock = File::open(path).map(|log| log.try_lock());
+        let faults = [
             // An earlier version could write the line of a snapshot first.
-            if !begins_with("manifest") && !begins_with("snapshot") {
-                return error("it is not the log of a training");
-            }
-            let (field, own) = ("\"snapshot_prefix\":", json!(prefix.to_string_lossy()));
-            if begins && text.contains(field) && !text.contains(&format!("{field}{own}")) {
-                return error("it is the log of a training with another snapshot prefix");
-            }
-            if matches!(File::open(path).map(|log| log.try_lock()), Ok(Err(TryLockError::WouldBlock))) {
-                return error("another training writes into it");
-            }
-        }
-        Ok(())
+            (!begins_with("manifest") && !begins_with("snapshot"), "it is not the log of a training"),
+            (!resumes, "it is the log of another training already; only a resumed one goes on in it"),
+            (is_others, "it is the log of a training with another snapshot prefix"),
+            (matches!(lock, Ok(Err(TryLockError::WouldBlock))), "another training writes into it"),
+        ];
+        let fault = faults.into_iter().find(|(is_one, _)| *is_one);
+        fault.map_or(Ok(()), |(_, reason)| Err(refused(path, io::Error::other(reason))))
     }
 
     /// The first line of a training and of each resumed one.
@@ -169,6 +158,7 @@ fn open_log(path: &Path, first: u64, is_resumed: bool) -> io::Result<(File, bool
         }
         write_atomically(path, |file| file.write_all(kept.as_bytes()))?;
     }
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     // Where the file system has locks.
     match file.try_lock() {

@@ -1,6 +1,6 @@
 //! TensorBoard's event files: records with checksums, each a protobuf message `Event`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{path::Path, process};
@@ -15,6 +15,7 @@ impl Board {
     /// A new file in `folder`, of a training that begins at iteration `first`: later ones in older files do not count.
     pub(super) fn create(folder: &Path, first: u64) -> io::Result<Self> {
         let name = format!("events.out.tfevents.{}.{}.microbatch", now() as u64, process::id());
+        fs::create_dir_all(folder)?;
         let mut board = Self { file: File::create_new(folder.join(name))? };
         board.event(0, 3, "brain.Event:2")?;
         // session_log { status: START }

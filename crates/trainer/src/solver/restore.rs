@@ -40,8 +40,6 @@ impl Solver {
             metadata.insert(CLASSES.to_owned(), names);
         }
         let tensors = self.tensors(|spans| Some(spans.data))?;
-        // Somebody may have tidied up. What is wrong with the folder is told by the file.
-        let _ = weights.parent().map(fs::create_dir_all);
         let is_new = !weights.exists();
         let checksum = save_tensors(&weights, &tensors, &metadata)?;
         let file_name = weights.file_name().map(|name| name.to_string_lossy().into_owned());
