@@ -1,6 +1,7 @@
 //! `microbatch data render`.
 
 use crate::{Console, Error, args::RenderArgs, progress};
+use figures::counted;
 use trainer::data::{Rendering, render as draw};
 
 pub(super) fn render(args: &RenderArgs) -> Result<(), Error> {
@@ -10,6 +11,6 @@ pub(super) fn render(args: &RenderArgs) -> Result<(), Error> {
     let drawn = draw(&Rendering { classes, per_class, size, seed }, &args.out, || bar.inc(1));
     drop(bar);
     drawn?;
-    let out = args.out.display();
-    Console::new(false).text(format!("{out}: {images} images of {size}x{size} pixels, {classes} classes"))
+    let (out, images, classes) = (args.out.display(), counted(images, "image"), counted(classes, "class"));
+    Console::new(false).text(format!("{out}: {images} of {size}x{size} pixels, {classes}"))
 }

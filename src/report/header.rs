@@ -145,7 +145,7 @@ impl fmt::Display for DataReport {
         let unopened = if self.unopened { " (not opened)" } else { "" };
         write!(f, "{}{unopened}, {}", self.source, self.shape)?;
         let Some(DataSummary { images, classes, class_names, .. }) = &self.opened else { return Ok(()) };
-        write!(f, ": {} of {classes} classes", counted(*images, "image"))?;
+        write!(f, ": {} of {}", counted(*images, "image"), counted(*classes, "class"))?;
         let names = &class_names[..class_names.len().min(*classes)];
         match names {
             [] => Ok(()),
@@ -179,10 +179,8 @@ impl fmt::Display for Header {
         if let Subject::Net(net) = &self.subject {
             let NetReport { file, layers, parameters, kernels, data, test_data, .. } = &**net;
             let millions = *parameters as f64 / 1e6;
-            write!(
-                f,
-                "\n  net         {file}: {layers} layers, {millions:.2} million parameters, {kernels} convolution kernels"
-            )?;
+            let (layers, kernels) = (counted(*layers, "layer"), counted(*kernels, "convolution kernel"));
+            write!(f, "\n  net         {file}: {layers}, {millions:.2} million parameters, {kernels}")?;
             write!(f, "\n  data        {data}")?;
             test_data.iter().try_for_each(|data| write!(f, "\n  test data   {data}"))?;
         }

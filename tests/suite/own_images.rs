@@ -51,6 +51,8 @@ fn drawn(arguments: &str) -> Folder {
 fn a_net_without_batch_normalization_learns() {
     let folder = Folder::new();
     folder.succeed("data render --classes 2 --per-class 40 --size 32 --out pictures");
+    let said = folder.succeed("data render --classes 1 --per-class 1 --size 32 --out one");
+    assert_eq!(said, "one: 1 image of 32x32 pixels, 1 class\n");
     folder.succeed("init quick --data pictures --like cifar10_quick --batch 16 --epochs 27");
     let report = folder
         .json("train --solver quick/solver.prototxt --no-snapshot --no-test --threads 2 --policy undivided");

@@ -48,7 +48,8 @@ fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
 
 /// So many of them, as in `1 kernel`.
 pub fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    let s = if what.ends_with('s') { "es" } else { "s" };
+    format!("{count} {what}{}", if count == 1 { "" } else { s })
 }
 
 /// A part of a whole, as in `3.1 %`.
