@@ -146,7 +146,7 @@ pub(super) fn folder_entries(root: &Path) -> Result<Vec<Entry>, NetError> {
     let mut classes = sorted_entries(root)?;
     classes.retain(|path| path.is_dir());
     if classes.is_empty() {
-        return Err(NetError::at(root.display(), "holds no folder per class"));
+        return Err(NetError::at(root.display(), "holds no folder per class, nor is it a list of images"));
     }
     let mut entries = Vec::new();
     for (label, class) in classes.iter().enumerate() {

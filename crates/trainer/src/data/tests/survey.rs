@@ -124,7 +124,7 @@ fn what_cannot_be_read_is_left_out_by_name_or_refused() {
     let error = look(true).unwrap_err().to_string();
     assert!(error.contains("Thumbs.db") && error.contains("2 of 11 files"), "{error}");
     let error = Survey::new(&root.path().join("cat"), (Some(0.2), 1), false, |_| ()).unwrap_err().to_string();
-    assert!(error.contains("holds no folder per class"), "{error}");
+    assert!(error.contains("holds no folder per class, nor is it a list of images"), "{error}");
 }
 
 /// A net for them would have an output that nothing teaches, such as the first where labels count from 1.
