@@ -141,7 +141,7 @@ pub fn curve_table(curve: &Curve, limit: Bytes, of: &str) -> Table {
 
 impl fmt::Display for KernelExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, available, .. } = self;
+        let (kernel, available) = (&self.kernel, self.available.exact());
         let (shape, mini_batch) = (kernel.id.shape, kernel.mini_batch);
         writeln!(f, "{kernel}: {shape}, mini-batch {mini_batch}, up to {available} of workspace")?;
         writeln!(f, "{}", front_table(&self.front, self.chosen))?;

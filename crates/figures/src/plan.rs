@@ -89,6 +89,7 @@ impl PlanReport {
     pub fn policies(&self) -> String {
         let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, deterministic_only, .. } =
             &self.options;
+        let limit = limit.exact();
         let workspace = match workspace_policy {
             WorkspacePolicy::Wr => format!("WR, at most {limit} of workspace for each kernel"),
             WorkspacePolicy::Wd => format!("WD, {limit} of workspace divided among all kernels"),

@@ -41,7 +41,7 @@ fn plan(limit: Bytes) -> (Plan, CostTable) {
 #[test]
 fn a_plan_is_runs_and_numbers_for_machines_and_a_table_for_people() {
     let (plan, _) = plan(Bytes::mib(4));
-    let report = PlanReport { prediction: true, ..PlanReport::new(&plan, &[12.0]) };
+    let mut report = PlanReport { prediction: true, ..PlanReport::new(&plan, &[12.0]) };
     let json = serde_json::to_value(&report).unwrap();
     let kernel = &json["kernels"][0];
     assert_eq!(
@@ -66,6 +66,8 @@ fn a_plan_is_runs_and_numbers_for_machines_and_a_table_for_people() {
     ] {
         assert!(text.contains(part), "{part:?} is missing in:\n{text}");
     }
+    report.options.limit = Bytes((4 << 20) - 1);
+    assert!(report.policies().contains("WR, at most 4 MiB (4194303 bytes) of"), "{}", report.policies());
 }
 
 #[test]
