@@ -8,7 +8,7 @@ use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
 use crate::report::{Header, NetReport, Subject};
 use crate::{Console, Error, progress};
 use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
-use memory::{Schedule, policy::MemoryPolicy};
+use memory::{MemoryReport, Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use tensor::Device;
 use trainer::host::{self, check_memory};
@@ -118,11 +118,24 @@ impl Session {
     /// Refuses nets that need more memory than there is even without any workspace.
     pub(super) fn check_memory(&self) -> Result<(), Error> {
         // What does not stay on the device may fit all the same.
-        if self.origin.recorded.is_none() && self.planning.device_memory.is_none() {
-            let layout = RunLayout::new(&self.nets.iter().collect::<Vec<_>>(), self.updates);
-            check_memory(&self.origin.device, [layout.report.arena, layout.report.host], self.at_start)?;
+        if self.origin.recorded.is_some() || self.planning.device_memory.is_some() {
+            return Ok(());
         }
-        Ok(())
+        self.check_for(&RunLayout::new(&self.nets.iter().collect::<Vec<_>>(), self.updates).report)
+    }
+
+    /// Refuses a run for which there is no memory; rank 0 counts all replicas of its process.
+    fn check_for(&self, MemoryReport { arena, host, .. }: &MemoryReport) -> Result<(), Error> {
+        // Each GPU has memory of its own.
+        let replicas = if self.group.leads() && !self.origin.on_gpu() { self.replicas() } else { 1 };
+        let of_all = [arena, host].map(|bytes| Bytes(bytes.0.saturating_mul(replicas)));
+        Ok(check_memory(&self.origin.device, of_all, self.at_start)?)
+    }
+
+    /// The ranks of this process: those that a launcher has started have processes of their own.
+    fn replicas(&self) -> u64 {
+        let launched = Launched::find(|name| std::env::var(name).ok()).is_ok_and(|rank| rank.is_some());
+        if launched { 1 } else { self.group.share().ranks as u64 }
     }
 
     pub(super) fn kernels(&mut self) -> Vec<Vec<Kernel>> {
@@ -290,7 +303,7 @@ impl Session {
                 "net '{net}': its arena takes {arena}, more than the {budget} that it was planned for"
             )));
         }
-        check_memory(device, [report.arena, report.host], self.at_start)?;
+        self.check_for(report)?;
         host::release_freed();
         let resident = [self.at_start, host::resident(), host::peak_resident()];
         let gpu = match device {
@@ -298,10 +311,7 @@ impl Session {
             Device::Cpu(_) => None,
         };
         let gpu = gpu.map(|[free, scratch]| GpuMemory { free, scratch });
-        // Ranks that a launcher has started have processes of their own.
-        let launched = Launched::find(|name| std::env::var(name).ok()).is_ok_and(|rank| rank.is_some());
-        let replicas = if launched { 1 } else { self.group.share().ranks };
-        let memory = MemoryEstimate::new(report, replicas as u64, resident, gpu);
+        let memory = MemoryEstimate::new(report, self.replicas(), resident, gpu);
         Ok((run, memory))
     }
 }

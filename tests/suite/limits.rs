@@ -32,6 +32,17 @@ fn a_run_beyond_the_limit_of_the_process_is_refused() {
     assert_refused(&output, 1, &["the run needs", "ulimit -v", "a smaller --batch"], "an arena of gigabytes");
 }
 
+/// One arena would fit.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_arenas_of_all_ranks_of_a_process_count() {
+    let (folder, filled) = (Folder::new(), "top: 'd' dummy_data_param { shape { dim: 512 dim: 524288 } }");
+    folder.write("large.prototxt", format!("layer {{ name: 'd' type: 'DummyData' {filled} }}"));
+    let time = "time --model large.prototxt --phase TEST --threads 1 --device cpu,cpu";
+    let output = run_within(&folder, 1_900_000, time);
+    assert_refused(&output, 1, &["the run needs 2 GiB more", "ulimit -v"], "two arenas of a GiB");
+}
+
 /// What may be locked here decides nothing about a machine whose measurements were recorded.
 #[test]
 #[cfg(target_os = "linux")]
