@@ -96,6 +96,6 @@ fn merge(files: &[PathBuf], records: &Records, console: &mut Console) -> Result<
     let tables: Vec<CostTable> = files.iter().map(|file| read_table(file)).collect::<Result<_, _>>()?;
     tables.iter().try_for_each(|table| database.add(table))?;
     let pairs: usize = tables.iter().map(CostTable::len).sum();
-    console.text(format!("{pairs} (kernel, micro-batch) pairs added to {}", database.folder().display()))?;
+    console.text(format!("{pairs} (kernel, micro-batch) pairs put into {}", database.folder().display()))?;
     console.object(&serde_json::json!({ "command": "profile", "merged": pairs }))
 }
