@@ -109,14 +109,14 @@ fn integer<T: TryFrom<i128>>(value: &FieldValue) -> Option<T> {
 }
 
 impl Scalar for f32 {
-    const EXPECTED: &'static str = "a number";
+    const EXPECTED: &'static str = "a finite number";
     fn from_value(value: &FieldValue) -> Option<Self> {
         let FieldValue::Word(word) = value else { return None };
         let without_suffix = || word.strip_suffix(['f', 'F'])?.parse().ok();
         // By way of f64, as protobuf does, for which what begins like an octal integer is no such number.
         let is_octal = matches!(word.trim_start_matches('-').as_bytes(), [b'0', b'0'..=b'9', ..]);
         let number = word.parse::<f64>().ok().or_else(without_suffix);
-        number.filter(|_| !is_octal).map(|number| number as f32)
+        number.map(|number| number as f32).filter(|number| number.is_finite() && !is_octal)
     }
 }
 

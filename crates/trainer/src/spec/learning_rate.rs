@@ -22,12 +22,12 @@ use LrPolicy::{Cosine, Exp, Fixed, Inv, Multistep, Poly, Sigmoid, Step};
 params! {
     /// The learning rate of every iteration. A field that the policy does not use is 0 or empty.
     LearningRate(solver) {
-        base_lr: f32, from_0(base_lr) => FROM_0; "b, the rate that the policy varies"
+        base_lr: f32, base_lr >= 0.0 => "from 0"; "b, the rate that the policy varies"
         policy "lr_policy": LrPolicy; "How it varies"
         gamma: f32 { used(solver, "gamma", !matches!(policy, Fixed | Poly | Cosine))? },
-            gamma.is_finite() => "a finite number", policy == Sigmoid || gamma >= 0.0 => FROM_0;
-            "γ; negative for a falling rate of Sigmoid"
-        power: f32 { used(solver, "power", matches!(policy, Inv | Poly))? }, from_0(power) => FROM_0; "The exponent"
+            policy == Sigmoid || gamma >= 0.0 => "from 0";
+            "γ; negative for a falling rate of Sigmoid. Elsewhere its powers would make the rate's sign alternate."
+        power: f32 { used(solver, "power", matches!(policy, Inv | Poly))? }, power >= 0.0 => "from 0"; "The exponent"
         stepsize: usize { used(solver, "stepsize", matches!(policy, Step | Sigmoid))? },
             policy != Step || stepsize > 0 => "at least 1";
             "Iterations between two steps, at least 1; of Sigmoid, the one at which the rate is b / 2"
@@ -44,7 +44,7 @@ params! {
     /// (it rose linearly before). The policy that follows counts from the first iteration all the same.
     #[derive(Copy)]
     Rampup(solver) {
-        rampup_lr: f32 = 0.0, from_0(rampup_lr) => FROM_0; "r, the rate of the first iteration"
+        rampup_lr: f32 = 0.0, rampup_lr >= 0.0 => "from 0"; "r, the rate of the first iteration"
         interval "rampup_interval": usize = 0; "How many iterations it lasts, at least 1"
     }
 
@@ -52,7 +52,7 @@ params! {
     /// counts from the first iteration all the same.
     #[derive(Copy)]
     Warmup(solver) {
-        start_lr "warmup_start_lr": f32 = 0.0, from_0(start_lr) => FROM_0; "r, the rate of the first iteration"
+        start_lr "warmup_start_lr": f32 = 0.0, start_lr >= 0.0 => "from 0"; "r, the rate of the first iteration"
         interval "warmup_iter": usize = 0; "How many iterations it lasts, at least 1"
     }
 }
@@ -63,13 +63,6 @@ impl Warmup {
         let (start, part) = (f64::from(self.start_lr), iteration as f64 / self.interval as f64);
         (start + (f64::from(base_lr) - start) * part) as f32
     }
-}
-
-/// What [`from_0`] asks for. A γ below 0, whose powers are taken, would make the rate's sign alternate.
-pub(super) const FROM_0: &str = "a finite number from 0";
-
-pub(super) fn from_0(number: f32) -> bool {
-    number.is_finite() && number >= 0.0
 }
 
 /// The field `name` where it is used. Elsewhere it is not read, and so it is told of if somebody gives it.

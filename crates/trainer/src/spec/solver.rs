@@ -1,6 +1,6 @@
 //! A solver: how a net is trained and tested.
 
-use super::learning_rate::{FROM_0, from_0, used, warmup};
+use super::learning_rate::{used, warmup};
 use super::params::{params, spec_file};
 use super::{LearningRate, NetSpec, NetState, Phase, Warmup, resolve};
 use crate::group::Share;
@@ -48,7 +48,7 @@ params! {
         delta: f32 { used::<Option<_>>(solver, "delta", divides(method))?.unwrap_or(1e-8) }, delta > 0.0 => "above 0";
             "What keeps denominators above 0"
         larc: Option<Larc> { larc(solver)? }; "A rate of each parameter's own"
-        weight_decay: f32 = 0.0, from_0(weight_decay) => FROM_0; "λ, from 0"
+        weight_decay: f32 = 0.0, weight_decay >= 0.0 => "from 0"; "λ, from 0"
         regularization "regularization_type": Regularization = Regularization::L2,
             method != Method::AdamW || regularization == Regularization::L2 => "L2 with the type AdamW";
             "The norm of the weights that λ multiplies"
@@ -218,7 +218,7 @@ fn larc(solver: &mut Reader<'_>) -> Result<Option<Larc>> {
     }
     let clips = solver.word("larc_policy", &["scale", "clip"])? == Some(1);
     let eta = solver.get_or("larc_eta", 1e-3)?;
-    solver.check("larc_eta", eta > 0.0 && f32::is_finite(eta), "a finite number above 0")?;
+    solver.check("larc_eta", eta > 0.0, "above 0")?;
     Ok(Some(Larc { eta, clips }))
 }
 
@@ -236,6 +236,6 @@ fn refuse_other_policies(solver: &mut Reader<'_>) -> Result<()> {
 fn clip_gradients(solver: &mut Reader<'_>) -> Result<Option<f32>> {
     let limit = solver.get_or("clip_gradients", -1.0)?;
     // Caffe takes any negative number for "do not clip"; 0 would keep the net from learning anything.
-    solver.check("clip_gradients", !limit.is_nan() && limit != 0.0, "above 0, or -1 not to clip")?;
+    solver.check("clip_gradients", limit != 0.0, "above 0, or -1 not to clip")?;
     Ok((limit > 0.0).then_some(limit))
 }

@@ -35,7 +35,7 @@ fn layers_refuse_what_cannot_work() {
         ("ReLU", "include { } exclude { }", 2, "give either include or exclude rules, not both"),
         ("ReLU", "include { phase: VAL }", 2, "include.phase is VAL, expected TRAIN or TEST"),
         ("ReLU", "param: 3", 2, "param is 3, expected a message in { }"),
-        ("ReLU", "param { lr_mult: '1' }", 2, "param.lr_mult is \"1\", expected a number"),
+        ("ReLU", "param { lr_mult: '1' }", 2, "param.lr_mult is \"1\", expected a finite number"),
         ("ReLU", "name: 'm'", 2, "'name' was already given in line 1"),
     ];
     for (kind, fields, line, expected) in cases {
