@@ -62,7 +62,6 @@ fn name_beside(path: &Path) -> PathBuf {
 /// The temporary files in `folder` that were to become a file of a name that `is_wanted`, and whose writer has died,
 /// are removed. What cannot be told or removed stays.
 pub fn remove_abandoned(folder: &Path, is_wanted: impl Fn(&str) -> bool) {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some((target, boot)) = name.to_str().and_then(parse) else { continue };

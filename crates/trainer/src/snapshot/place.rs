@@ -94,15 +94,15 @@ fn folder_and_stem(prefix: &Path) -> (PathBuf, String) {
     let example = state_path(prefix, 0);
     let name = example.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.rsplit_once("_iter_").map_or("", |(stem, _)| stem).to_owned();
-    (example.parent().unwrap_or(Path::new("")).to_owned(), stem)
+    let folder = example.parent().filter(|folder| !folder.as_os_str().is_empty());
+    (folder.unwrap_or(Path::new(".")).to_owned(), stem)
 }
 
 /// The iterations that have a file of a snapshot of `prefix`.
 fn iterations(prefix: &Path) -> BTreeSet<u64> {
     let (folder, stem) = folder_and_stem(prefix);
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| iteration(&stem, entry.file_name().to_str()?)).collect()
+    entries.filter_map(|entry| iteration(&stem, &entry.file_name().to_string_lossy())).collect()
 }
 
 /// The solver state of the newest whole snapshot of `prefix`, if any, and what is wrong with newer ones, a sentence each.
