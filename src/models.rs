@@ -64,9 +64,9 @@ pub(crate) fn read_template(given: &Path) -> Result<(NetSpec, String, Option<Sol
         return Ok((model.net()?, model.net.to_owned(), Some(model.solver()?)));
     }
     let spec = NetSpec::load(given)?;
-    let text = fs::read_to_string(given);
     let unreadable = |error| Error::Refused(format!("cannot read {}: {error}", given.display()));
-    Ok((spec, text.map_err(unreadable)?, None))
+    // A comment may have any encoding.
+    Ok((spec, String::from_utf8_lossy(&fs::read(given).map_err(unreadable)?).into_owned(), None))
 }
 
 /// The model that `given` names, if it is no file. What looks like a path is one, whether anything is there or not.

@@ -41,7 +41,8 @@ layer { name: 'accuracy' type: 'Accuracy' bottom: 'fc' bottom: 'label' top: 'acc
 fn drawn(arguments: &str) -> Folder {
     let folder = Folder::new();
     folder.succeed(&format!("data render --size 28 --out pictures {arguments}"));
-    folder.write("tiny.prototxt", NET);
+    // A comment may have any encoding.
+    folder.write("tiny.prototxt", [b"# caf\xe9\n", NET.as_bytes()].concat());
     folder.write("linear.prototxt", LINEAR);
     folder
 }
@@ -50,9 +51,9 @@ fn drawn(arguments: &str) -> Folder {
 #[test]
 fn a_net_without_batch_normalization_learns() {
     let folder = Folder::new();
-    folder.succeed("data render --classes 2 --per-class 40 --size 32 --out pictures");
     let said = folder.succeed("data render --classes 1 --per-class 1 --size 32 --out one");
     assert_eq!(said, "one: 1 image of 32x32 pixels, 1 class\n");
+    folder.succeed("data render --classes 2 --per-class 40 --size 32 --out pictures");
     folder.succeed("init quick --data pictures --like cifar10_quick --batch 16 --epochs 27");
     let report = folder
         .json("train --solver quick/solver.prototxt --no-snapshot --no-test --threads 2 --policy undivided");
@@ -111,9 +112,6 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
     ] {
         assert!(said.contains(part), "{part:?} is missing in {said}");
     }
-    let again = text(&folder.run(init).stderr);
-    assert!(again.contains("shapes/net.prototxt is there already"), "{again}");
-    let train = "train --solver shapes/solver.prototxt --threads 1 --policy undivided";
     // Before any image is looked at.
     folder.write("file", "");
     let refused = folder.run("init file/new --data nowhere --like lenet");
@@ -123,6 +121,9 @@ fn own_images_are_looked_at_split_and_trained_on_and_their_classes_stay_known() 
         &["cannot write file/new/net.prototxt: Not a directory"],
         "a file is no folder",
     );
+    let again = text(&folder.run(init).stderr);
+    assert!(again.contains("shapes/net.prototxt is there already"), "{again}");
+    let train = "train --solver shapes/solver.prototxt --threads 1 --policy undivided";
     let said = folder.succeed(train);
     assert!(said.contains("54 images of 3 classes (disc-plain, square-stripes, triangle-fine)"), "{said}");
     let weights = "shapes/solver_iter_7.safetensors";
