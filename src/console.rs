@@ -47,8 +47,7 @@ impl Console {
             serde_json::to_writer_pretty(&mut self.out, &report).map_err(io::Error::from)?;
             writeln!(self.out)?;
         }
-        self.out.flush()?;
-        Ok(())
+        Ok(self.out.flush()?)
     }
 
     /// Tells of something that has no effect, on stderr, where it disturbs no reader of the output.

@@ -73,8 +73,7 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     // Another training's are left alone.
     let own = canonicalize(state_path(&spec.snapshot.prefix, first)).ok();
     let is_own = own.is_some() && own == snapshot.as_ref().and_then(|path| canonicalize(path).ok());
-    let place_of_own = place.as_ref().filter(|_| is_own && args.keep.is_some());
-    let earlier = place_of_own.map(|place| place.earlier(first));
+    let earlier = place.as_ref().filter(|_| is_own && args.keep.is_some()).map(|place| place.earlier(first));
     let mut training = Training {
         console: &mut console,
         solver,

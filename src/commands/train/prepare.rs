@@ -145,9 +145,8 @@ pub(super) fn prepare(
         solver.restore(snapshot)?;
     }
     let snapshot = snapshot.map(|path| path.display().to_string());
-    let (steps, tests, summary) = (Vec::new(), Vec::new(), None);
-    let report =
-        TrainReport { header, weights: copied, memory, plan, budget, schedule, steps, tests, summary };
+    let (weights, steps, tests, summary) = (copied, Vec::new(), Vec::new(), None);
+    let report = TrainReport { header, weights, memory, plan, budget, schedule, steps, tests, summary };
     Ok(Prepared { solver, mini_batch, report, place, snapshot })
 }
 
