@@ -199,14 +199,15 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn missing_folders_and_folders_in_the_way_are_reported() {
+fn files_for_folders_and_folders_in_the_way_are_reported() {
     let folder = tempfile::tempdir().unwrap();
-    for path in [folder.path().join("missing/w.safetensors"), folder.path().join("taken")] {
+    fs::write(folder.path().join("file"), "").unwrap();
+    for path in [folder.path().join("file/w.safetensors"), folder.path().join("taken")] {
         fs::create_dir_all(folder.path().join("taken/by-a-folder")).unwrap();
         let error = save_tensors(&path, &tensors(), &metadata()).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
     }
-    assert_eq!(names(folder.path()), ["taken"]);
+    assert_eq!(names(folder.path()), ["file", "taken"]);
     assert!(load_tensors(&folder.path().join("none")).unwrap_err().to_string().starts_with("cannot read "));
 }
 
