@@ -7,21 +7,19 @@ use std::thread::{self, sleep};
 use std::{io, time::Duration};
 use trainer::{NetError, Stop, host};
 
-static STOP: OnceLock<Stop> = OnceLock::new();
+static STOP: OnceLock<io::Result<Stop>> = OnceLock::new();
 
 /// The request that SIGINT, SIGTERM and SIGHUP make from the first call on. While nothing listens to it, a signal ends
 /// the process as before; otherwise one does that comes a second after the first.
 pub(crate) fn stop() -> Result<Stop, NetError> {
-    if let Some(stop) = STOP.get() {
-        return Ok(stop.clone());
-    }
-    let stop = register().map_err(|error| NetError::Refused(format!("cannot wait for signals: {error}")))?;
-    Ok(STOP.get_or_init(|| stop).clone())
+    // Once, however many ranks ask at the same time: handlers of another request would end the process.
+    let stop = STOP.get_or_init(register).as_ref().cloned();
+    stop.map_err(|error| NetError::Refused(format!("cannot wait for signals: {error}")))
 }
 
 /// The exit code that tells the shell of the signal, if one has come.
 pub(crate) fn exit_code() -> Option<u8> {
-    STOP.get()?.signal().map(|signal| 128 + signal as u8)
+    STOP.get()?.as_ref().ok()?.signal().map(|signal| 128 + signal as u8)
 }
 
 fn register() -> io::Result<Stop> {
