@@ -78,8 +78,8 @@ fn a_net_goes_to_pytorch_and_comes_back_bit_by_bit() {
     folder.succeed(&format!("{export} --to onnx --out net.onnx"));
     assert!(folder.read("net.onnx").windows(4).any(|word| word == b"Gemm"));
     for to in ["onnx", "torchvision"] {
-        let refused = folder.run(&format!("{export} --to {to} --out missing/net"));
-        assert_refused(&refused, 1, &["error: cannot write missing/net: "], "a folder that is not there");
+        let refused = folder.run(&format!("{export} --to {to} --out net.onnx/net"));
+        assert_refused(&refused, 1, &["error: cannot write net.onnx/net: "], "a file is no folder");
     }
 }
 
