@@ -3,7 +3,7 @@
 use crate::console::complain;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use planner::Progress;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::{ops::Deref, thread, time::Duration};
 
 /// Between two lines.
@@ -22,20 +22,27 @@ pub(crate) fn bar(steps: u64, what: &'static str) -> Bar {
     let bar = ProgressBar::new(steps).with_style(style.expect("a valid template")).with_prefix(what);
     let bar = bar.with_finish(ProgressFinish::AndClear);
     let until = bar.is_hidden().then(|| {
-        let (until, ended) = channel();
+        let (until, ended) = channel::<()>();
         let bar = bar.clone();
+        let tell = move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
+                complain(&line(&bar));
+            }
+        };
         // If the system refuses a thread, work continues without these lines.
-        let _ = thread::Builder::new().name("progress".to_owned()).spawn(move || tell(&bar, &ended));
+        let _ = thread::Builder::new().name("progress".to_owned()).spawn(tell);
         until
     });
     Bar { bar, _until: until }
 }
 
-/// Writes a line now and then.
-fn tell(bar: &ProgressBar, ended: &Receiver<()>) {
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-        complain(&line(bar));
-    }
+/// A bar for one step that may take long, in which this is `at_work`.
+pub(crate) fn one_step(what: &'static str, at_work: &'static str) -> Bar {
+    let bar = bar(1, what);
+    bar.set_message(at_work);
+    // Between steps it is drawn, and its clock goes on, only so.
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
 /// How far it has come, such as `measuring 20/84 after 5 s: conv2 Forward at 32`: the time goes on where steps do not.

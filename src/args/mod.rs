@@ -97,7 +97,7 @@ pub enum Command {
         #[arg(value_parser = ["vgg"])]
         family: String,
         /// Its layers with weights: 16 and any multiple of five more, which the five groups share
-        #[arg(long, default_value_t = 16, value_parser = count::<10_016>)]
+        #[arg(long, allow_negative_numbers = true, default_value_t = 16, value_parser = count::<10_016>)]
         depth: usize,
     },
     /// Print completions of the command line for a shell

@@ -2,7 +2,7 @@
 //! memory feature maps leave the device.
 
 use super::origin::Origin;
-use crate::Error;
+use crate::{Error, progress};
 use figures::{BudgetReport, ScheduleReport};
 use memory::policy::{BelowFloor, MemoryPolicy};
 use memory::{Action, ArenaLayout, Outline, Room};
@@ -92,6 +92,7 @@ impl Goal {
         (options, updates): (&PlanOptions, bool),
     ) -> Result<(Plan, Vec<Action>, ScheduleReport), Error> {
         let Self { policy, budget } = self;
+        let _bar = progress::one_step("planning", "what stays on the device is sought");
         let rates = origin.rates();
         let costs = origin.planning.costs(nets.remove(net), kernels, options, rates);
         let (costs, subject) = costs.map_err(|error| origin.explain(error))?;

@@ -10,7 +10,7 @@ use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
     Bytes, Estimator, Kernel, Math, Plan, PlanError, PlanOptions, WdSolver, WorkspacePolicy, measured_pairs,
 };
-use std::{path::Path, time::Duration};
+use std::path::Path;
 use tensor::{Cpu, Device, Format};
 use trainer::planning::{Planning, Rates, Records};
 use trainer::{Group, NetError, host::lockable, spec::NetSpec};
@@ -192,20 +192,17 @@ impl Origin {
         options: &PlanOptions,
     ) -> Result<Plan, Error> {
         let is_slow = options.workspace_policy == WorkspacePolicy::Wd && options.wd_solver == WdSolver::Ilp;
-        let bar = is_slow.then(|| progress::bar(1, "dividing"));
-        // It has one step, and is drawn and its clock goes on only so.
-        bar.iter().for_each(|bar| bar.enable_steady_tick(Duration::from_millis(200)));
-        bar.iter().for_each(|bar| bar.set_message("the ILP solver is at work; --wd-solver exact takes less"));
+        let solver = "the ILP solver is at work; --wd-solver exact takes less";
+        let _bar = is_slow.then(|| progress::one_step("dividing", solver));
         self.planning.plan(kernels, limits, options).map_err(|error| self.explain(error))
     }
 
     /// An error with what this origin has to do with it.
     pub(super) fn explain(&self, error: NetError) -> Error {
+        let offline = "--offline measures nothing: run without it, or run `microbatch profile` first";
         match error {
             NetError::Plan(PlanError::NotMeasured(_)) if self.planning.records.offline => {
-                Error::Refused(format!(
-                    "{error}, and --offline measures nothing: run without it, or run `microbatch profile` first"
-                ))
+                Error::Refused(format!("{error}, and {offline}"))
             }
             error => error.into(),
         }

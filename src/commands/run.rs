@@ -10,11 +10,8 @@ pub(super) fn run(args: &PreloadArgs) -> Result<(), Error> {
     let variable = |name| var_os(name).filter(|value| !value.is_empty());
     let library = variable("MICROBATCH_PRELOAD").map(PathBuf::from).or_else(beside).unwrap_or_default();
     let unusable = |why: String| usage!("cannot preload {}: {why}", library.display());
-    let path = library.canonicalize().map_err(|error| {
-        unusable(format!(
-            "{error}; build it with the package microbatch-preload, or name it in MICROBATCH_PRELOAD"
-        ))
-    })?;
+    let advice = "build it with the package microbatch-preload, or name it in MICROBATCH_PRELOAD";
+    let path = library.canonicalize().map_err(|error| unusable(format!("{error}; {advice}")))?;
     if path.to_string_lossy().contains([' ', ':']) {
         return Err(unusable("its path must not have spaces or colons".to_owned()));
     }

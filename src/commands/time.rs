@@ -3,7 +3,7 @@
 use super::draw::{check, plot, write_trace};
 use super::setup::{Recorded, Request, Session, announce};
 use super::{inputs::net_spec, ranks::on_each};
-use crate::args::{NetArgs, TimeArgs};
+use crate::args::TimeArgs;
 use crate::report::{Header, TimeRun};
 use crate::{Console, Error, progress};
 use figures::{ActionSpan, BatchReport, Comparison, ProfilingReport};
@@ -33,9 +33,8 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     let mut console = Console::of_rank(group.leads(), args.run.json);
     let TimeArgs { net, planning, run, seed, .. } = args;
     check(args.trace.iter().chain(&args.plot))?;
-    let NetArgs { phase, batch, .. } = *net;
-    let request = Request { phase, batch, seed: *seed, notes, ..Request::new("time", planning, run) };
-    let request = Request { group: group.clone(), ..request };
+    let request = Request { seed: *seed, notes, ..Request::new("time", planning, run) };
+    let request = Request { phase: net.phase, batch: net.batch, group: group.clone(), ..request };
     let spec = NetSpec { share: group.share(), ..net_spec(net)? };
     let chosen = planning.options(false, None)?.batch_size_policy;
     refuse_if!(

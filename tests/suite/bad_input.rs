@@ -1,11 +1,11 @@
 //! Whatever is wrong, the command says so in one sentence, with an exit code, and does not panic.
 
-use crate::fixtures::{Folder, text};
+use crate::fixtures::{Folder, text, without_progress};
 use std::{fs, process::Output};
 
 /// The sentence that the command gave up with; it must have every one of `parts`.
 pub(crate) fn assert_refused(output: &Output, code: i32, parts: &[&str], case: &str) {
-    let stderr = text(&output.stderr);
+    let stderr = without_progress(&text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{case}: {stderr}");
     assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{case}: {stderr}");
     assert!(!stderr.contains("panicked"), "{case}: {stderr}");
@@ -131,6 +131,7 @@ fn what_a_command_decides_itself_is_not_to_be_chosen() {
         ),
         ("train --solver solver.prototxt --base-lr 1e39".to_owned(), ["'1e39'", "above 0"]),
         ("model vgg --depth 999999991".to_owned(), ["'999999991'", "from 1 to 10016"]),
+        ("model vgg --depth -1".to_owned(), ["'-1'", "from 1 to 10016"]),
     ] {
         assert_refused(&folder.run(&arguments), 2, &parts, &arguments);
     }

@@ -201,6 +201,7 @@ pub(crate) fn is_progress(line: &str) -> bool {
                 | "drawing"
                 | "reading"
                 | "dividing"
+                | "planning"
         )
     ) && (0..2).all(|_| words.next().is_some_and(|word| word.parse::<u64>().is_ok()))
 }

@@ -1,6 +1,6 @@
 //! `plan` without a net, from recorded tables, and with explanations.
 
-use crate::fixtures::{Folder, root, text};
+use crate::fixtures::{Folder, root, text, without_progress};
 use planner::Bytes;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(crate) fn numbers(values: &Value, field: &str) -> Vec<f64> {
 
 pub(crate) fn refused(folder: &Folder, arguments: &str, parts: &[&str]) {
     let output = folder.run(arguments);
-    let stderr = text(&output.stderr);
+    let stderr = without_progress(&text(&output.stderr));
     assert!(!output.status.success() && stderr.lines().count() == 1, "{arguments}: {stderr}");
     for part in parts {
         assert!(stderr.contains(part), "{arguments}: {part:?} is missing in: {stderr}");
