@@ -165,7 +165,8 @@ fn nets_that_cannot_be_are_refused_with_line_and_layer() {
     }
     let folder = Folder::new();
     assert_refused(&folder.run("time --model no.prototxt"), 1, &["no.prototxt"], "no such net");
-    folder.write("test.prototxt", "layer { name: 'x' type: 'Input' top: 'x' include { phase: TEST } }");
+    let of_tests = "layer { name: 'x' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 3 } } include { phase: TEST } }";
+    folder.write("test.prototxt", of_tests);
     let parts = ["test.prototxt: none of its layers is of the phase TRAIN"];
     assert_refused(&folder.run("plan --model test.prototxt"), 1, &parts, "nothing in this phase");
     assert_refused(

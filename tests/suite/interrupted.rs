@@ -340,7 +340,8 @@ fn training_tells_its_progress() {
         assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it was asked to");
     }
     assert!(start.elapsed() > Duration::from_secs(4), "not too often: {line}");
-    assert!(line.contains("/1000000: loss ") && line.ends_with(" images/s\n"), "{line}");
+    assert!(line.contains("/1000000 after ") && line.contains(" s: loss "), "{line}");
+    assert!(line.ends_with(" images/s\n"), "{line}");
     let sent = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let output = child.wait_with_output().unwrap();
