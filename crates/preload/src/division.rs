@@ -9,7 +9,7 @@ use crate::shared::{lock, warn};
 use crate::{call::Call, plan::Plan, report, settings::Settings};
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, divide_exact};
 use std::sync::{Arc, Mutex};
-use std::{collections::BTreeMap, ffi::c_int, iter, ptr::null_mut};
+use std::{collections::BTreeMap, ffi::c_int, iter};
 
 /// What a default of cuDNN takes, which nobody has measured: too long.
 pub(crate) const DEFAULT_MS: f64 = 1e6;
@@ -31,7 +31,7 @@ struct Division {
     memory: Option<Memory>,
 }
 
-/// Runs a plan in the workspace that its caller gives, or, of a total, in its segment. Nothing if that does not do, or
+/// Runs a plan in the workspace that its caller gives, or, of a total, in its segment, if it has one. Nothing if that does not do, or
 /// if what the caller has without us, and takes `own_ms`, is faster there.
 pub(crate) fn run(plan: &Arc<Plan>, mut call: Call, own_ms: f64) -> Option<Status> {
     static DIVISIONS: Mutex<BTreeMap<c_int, Arc<Mutex<Division>>>> = Mutex::new(BTreeMap::new());
@@ -43,7 +43,7 @@ pub(crate) fn run(plan: &Arc<Plan>, mut call: Call, own_ms: f64) -> Option<Statu
     // What is captured may run at any later time, beside whatever has the same memory then: it has no segment.
     let stream = Some(call.stream()).filter(|&stream| !is_recording(stream)).and_then(stream_number);
     let segment = stream.and_then(|stream| division.segment(plan, stream, own_ms, total));
-    call.workspace = segment.unwrap_or((null_mut(), 0));
+    call.workspace = segment.unwrap_or(call.workspace);
     plan.within(call.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
     plan.run(call)
 }
