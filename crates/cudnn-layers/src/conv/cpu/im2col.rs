@@ -1,12 +1,12 @@
 //! Products of matrices by a library: of the operands themselves, or with the gradient of the unrolled image in memory,
 //! as Caffe does it.
 //!
-//! A 1x1 convolution with stride 1 and no padding is a product of its operands, sample by sample, and needs no
-//! workspace. Any other backward-data pass is `unrolled = w^T M`, where `M` is the matrix of `dy` with a row for each
-//! output channel and a column for each output pixel of the micro-batch; `unrolled` has a row for each tap (input
-//! channel, filter row, filter column), all of which are added to the pixels that they were read from. With strides the
-//! other algorithms have few taps for each pixel there. The workspace holds both matrices of one group, so it grows
-//! with the micro-batch.
+//! A 1x1 convolution without padding is a product of its operands, sample by sample. With strides, forward and backward
+//! filter, it is one of the pixels that are read, which the workspace holds for the whole micro-batch. Any other
+//! backward-data pass is `unrolled = w^T M`, where `M` is the matrix of `dy` with a row for each output channel and a
+//! column for each output pixel of the micro-batch; `unrolled` has a row for each tap (input channel, filter row, filter
+//! column), all of which are added to the pixels that they were read from. With strides the other algorithms have few taps
+//! for each pixel there. The workspace holds both matrices of one group, so it grows with the micro-batch.
 
 use super::{Operands, Pass, axis::Axis, split};
 use crate::conv::ConvOp;
@@ -15,14 +15,14 @@ use tensor::{Accumulate, ConvGeometry, Cpu, geometry::elements};
 
 /// cuDNN's `GEMM`.
 pub(super) fn pass(op: ConvOp, g: &ConvGeometry) -> Option<Box<dyn Pass>> {
-    if g.r * g.s == 1 && g.stride == [1, 1] && g.pad == [0, 0] {
+    elements(&[g.taps(), g.n, g.out_pixels(), g.groups])?;
+    if g.r * g.s == 1 && g.pad == [0, 0] && (op != ConvOp::BackwardData || g.stride == [1, 1]) {
         return Some(Box::new(Plain { op, g: *g }));
     }
-    elements(&[g.taps(), g.n, g.out_pixels()])?;
     (op == ConvOp::BackwardData).then(|| Box::new(RollUp { g: *g }) as Box<dyn Pass>)
 }
 
-/// All operations of a 1x1 convolution, straight from the operands.
+/// All operations of a 1x1 convolution.
 #[derive(Debug)]
 struct Plain {
     op: ConvOp,
@@ -31,13 +31,17 @@ struct Plain {
 
 impl Pass for Plain {
     fn workspace_len(&self, _: usize) -> usize {
-        0
+        if self.g.stride == [1, 1] { 0 } else { self.g.n * self.g.c * self.g.out_pixels() }
     }
 
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, _: &mut [f32]) {
+    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+        let pixels = &mut workspace[..self.workspace_len(0)];
+        self.take(cpu, operands.a, pixels);
+        let Operands { a, b, out } = operands;
+        let a = if pixels.is_empty() { a } else { pixels };
         match self.op {
-            ConvOp::BackwardFilter => self.filter_gradient(cpu, operands, accumulate),
-            _ => self.images(cpu, operands, accumulate),
+            ConvOp::BackwardFilter => self.filter_gradient(cpu, Operands { a, b, out }, accumulate),
+            _ => self.images(cpu, Operands { a, b, out }, accumulate),
         }
     }
 }
@@ -45,19 +49,34 @@ impl Pass for Plain {
 impl Plain {
     /// Input and output channels of a group, and pixels.
     fn extents(&self) -> [usize; 3] {
-        [self.g.c / self.g.groups, self.g.k / self.g.groups, self.g.h * self.g.w]
+        [self.g.c / self.g.groups, self.g.k / self.g.groups, self.g.out_pixels()]
     }
 
+    /// The pixels of `x` that are read, if not all of them are.
+    fn take(&self, cpu: &Cpu, x: &[f32], pixels: &mut [f32]) {
+        let (g, [down, right]) = (&self.g, self.g.stride);
+        cpu.for_each_chunk(pixels, g.out_pixels(), |plane, to| {
+            for (row, to) in to.chunks_exact_mut(g.out_w()).enumerate() {
+                let from = x[(plane * g.h + row * down) * g.w..].iter().step_by(right);
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            }
+        });
+    }
+
+    /// Threads share the output channels, so that sums are the same on any number of them.
     fn filter_gradient(&self, cpu: &Cpu, Operands { a, b, out }: Operands<'_>, accumulate: Accumulate) {
         let (g, [c, k, pixels]) = (&self.g, self.extents());
+        let share = k.div_ceil(cpu.threads());
         for (group, dw) in out.chunks_exact_mut(k * c).enumerate() {
-            let mut mode = accumulate;
-            for part in (group..g.n * g.groups).step_by(g.groups) {
-                let x = Matrix::rows(&a[part * c * pixels..], pixels).t();
-                let dy = Matrix::rows(&b[part * k * pixels..], pixels);
-                gemm(Some(cpu), [k, c, pixels], dy, x, dw, c, mode);
-                mode = Accumulate::Add;
-            }
+            cpu.for_each_chunk(dw, share * c, |task, dw| {
+                let mut mode = accumulate;
+                for part in (group..g.n * g.groups).step_by(g.groups) {
+                    let x = Matrix::rows(&a[part * c * pixels..], pixels).t();
+                    let dy = Matrix::rows(&b[(part * k + task * share) * pixels..], pixels);
+                    gemm(None, [dw.len() / c, c, pixels], dy, x, dw, c, mode);
+                    mode = Accumulate::Add;
+                }
+            });
         }
     }
 
