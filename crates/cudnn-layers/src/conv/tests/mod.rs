@@ -174,6 +174,15 @@ fn all_algorithms_agree_with_the_definition_on_random_geometries() {
     }
 }
 
+/// Which few of the random ones are.
+#[test]
+fn filters_of_one_tap_are_right_with_strides_and_groups() {
+    for (stride, groups) in [([1, 1], 1), ([1, 1], 2), ([2, 2], 1), ([3, 2], 2), ([1, 4], 3)] {
+        let g = ConvGeometry::new([3, 6 * groups, 9, 11], 7 * groups, [1, 1]).stride(stride).groups(groups);
+        assert_eq!(check("GEMM", &g, 5), 3);
+    }
+}
+
 #[test]
 fn what_is_measured_as_shared_is_a_part_of_the_call_of_those_that_prepare() {
     let g = ConvGeometry::new([4, 8, 12, 12], 16, [3, 3]).pad([1, 1]);
