@@ -63,10 +63,10 @@ impl Plain {
         });
     }
 
-    /// Threads share the output channels, so that sums are the same on any number of them.
+    /// Tasks are output channels: as many on any number of threads, as how the library rounds follows from them.
     fn filter_gradient(&self, cpu: &Cpu, Operands { a, b, out }: Operands<'_>, accumulate: Accumulate) {
         let (g, [c, k, pixels]) = (&self.g, self.extents());
-        let share = k.div_ceil(cpu.threads());
+        let share = (k / 2).clamp(32, 128);
         for (group, dw) in out.chunks_exact_mut(k * c).enumerate() {
             cpu.for_each_chunk(dw, share * c, |task, dw| {
                 let mut mode = accumulate;
