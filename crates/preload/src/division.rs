@@ -31,8 +31,8 @@ struct Division {
     memory: Option<Memory>,
 }
 
-/// Runs a plan in the workspace that its caller gives, or, of a total, in its segment, if it has one. Nothing if that does not do, or
-/// if what the caller has without us, and takes `own_ms`, is faster there.
+/// Runs a plan in the workspace that its caller gives, or, of a total, in its segment, if it has one. Nothing if that
+/// does not do, or if what the caller has without us, and takes `own_ms`, is faster there.
 pub(crate) fn run(plan: &Arc<Plan>, mut call: Call, own_ms: f64) -> Option<Status> {
     static DIVISIONS: Mutex<BTreeMap<c_int, Arc<Mutex<Division>>>> = Mutex::new(BTreeMap::new());
     let Some(total) = Settings::get().total else { return plan.run(call) };
