@@ -8,6 +8,10 @@ use planner::{Bytes, Plan};
 use serde::Serialize;
 use trainer::time::{TimeReport, median};
 
+/// Kernels that take less than this part of what was planned were measured on a busy machine, as it seems: in a net, where
+/// their operands are in no cache, they are rather slower.
+const SLOWER_BEFORE: f64 = 0.85;
+
 /// One net timed under one plan.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TimeRun {
@@ -111,6 +115,9 @@ impl TimeRun {
                 "convolution kernels",
                 "planned {planned:.1} ms, measured {measured:.1} ms ({deviation}), {share:.0} % of forward-backward"
             );
+            if measured < SLOWER_BEFORE * planned {
+                line!("", "slower when measured: if the machine was busy, --no-database measures again");
+            }
         }
         let difference = deviation(layers_ms, both_ms);
         line!("layers add up to", "{layers_ms:.1} ms ({difference} to the average forward-backward)");

@@ -54,6 +54,22 @@ fn the_default_is_the_user_s_cache_folder() {
 }
 
 #[test]
+fn times_of_a_busy_machine_are_told_from_those_of_a_run() {
+    let folder = Folder::new();
+    let time = "time --model net.prototxt --threads 2 --iterations 1 --policy undivided --database db";
+    let says_so = |output: String| {
+        output.contains("slower when measured: if the machine was busy, --no-database measures again")
+    };
+    folder.succeed(time);
+    let segment = segments(&folder, "db").remove(0);
+    let table = fs::read_to_string(&segment).unwrap();
+    fs::write(&segment, table.replace("\"time_ms\":0.", "\"time_ms\":90.")).unwrap();
+    assert!(says_so(folder.succeed(time)));
+    fs::write(&segment, table.replace("_ms\":0.", "_ms\":0.00")).unwrap();
+    assert!(!says_so(folder.succeed(time)));
+}
+
+#[test]
 fn offline_plans_from_the_database_alone() {
     let folder = Folder::new();
     folder.succeed("profile --model net.prototxt --threads 2 --database db");
