@@ -35,13 +35,10 @@ impl Pass for Plain {
     }
 
     fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
-        let pixels = &mut workspace[..self.workspace_len(0)];
-        self.take(cpu, operands.a, pixels);
-        let Operands { a, b, out } = operands;
-        let a = if pixels.is_empty() { a } else { pixels };
+        let operands = Operands { a: self.read(cpu, operands.a, workspace), ..operands };
         match self.op {
-            ConvOp::BackwardFilter => self.filter_gradient(cpu, Operands { a, b, out }, accumulate),
-            _ => self.images(cpu, Operands { a, b, out }, accumulate),
+            ConvOp::BackwardFilter => self.filter_gradient(cpu, operands, accumulate),
+            _ => self.images(cpu, operands, accumulate),
         }
     }
 }
@@ -52,18 +49,23 @@ impl Plain {
         [self.g.c / self.g.groups, self.g.k / self.g.groups, self.g.out_pixels()]
     }
 
-    /// The pixels of `x` that are read, if not all of them are.
-    fn take(&self, cpu: &Cpu, x: &[f32], pixels: &mut [f32]) {
+    /// The pixels of `x` that are read: all of them, or, with strides, some, which are put into the workspace.
+    fn read<'a>(&self, cpu: &Cpu, x: &'a [f32], workspace: &'a mut [f32]) -> &'a [f32] {
         let (g, [down, right]) = (&self.g, self.g.stride);
+        if [down, right] == [1, 1] {
+            return x;
+        }
+        let pixels = &mut workspace[..g.n * g.c * g.out_pixels()];
         cpu.for_each_chunk(pixels, g.out_pixels(), |plane, to| {
             for (row, to) in to.chunks_exact_mut(g.out_w()).enumerate() {
                 let from = x[(plane * g.h + row * down) * g.w..].iter().step_by(right);
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
             }
         });
+        pixels
     }
 
-    /// Tasks are output channels: as many on any number of threads, as how the library rounds follows from them.
+    /// A task's output channels do not follow from the number of threads: the library rounds by a product's extents.
     fn filter_gradient(&self, cpu: &Cpu, Operands { a, b, out }: Operands<'_>, accumulate: Accumulate) {
         let (g, [c, k, pixels]) = (&self.g, self.extents());
         let share = (k / 2).clamp(32, 128);
