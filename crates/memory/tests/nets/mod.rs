@@ -1,11 +1,18 @@
 //! Nets as outlines with costs: those of the papers, small random ones, and what they take on an H200.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use memory::policy::{Costs, PassCosts};
+use memory::policy::{Costs, Fate, MemoryPlan, PassCosts};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
 use planner::{Bytes, Cost, Curve};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+pub(crate) const EVERYTHING: Bytes = Bytes(1 << 50);
+
+pub(crate) fn offloaded(plan: &MemoryPlan) -> u64 {
+    let moved = plan.fates.iter().filter(|(_, _, fate)| *fate == Fate::Offloaded);
+    moved.map(|(_, bytes, _)| bytes.0).sum()
+}
 
 /// A blob: its number, channels, and height, which is its width too.
 #[derive(Clone, Copy)]

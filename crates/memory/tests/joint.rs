@@ -1,0 +1,215 @@
+//! The joint plan beside the published policies, on the nets of the papers and on random ones.
+
+mod nets;
+
+use memory::Action::{Backward, Forward, Hold, Offload, Prefetch};
+use memory::policy::{
+    Algorithms, BelowFloor, Costs, Fate, MemoryPlan, Offloading, accudnn, floor, joint, simulate, vdnn,
+    vdnn_dyn,
+};
+use memory::{Buffer, Outline, Schedule, StreamKind};
+use nets::{EVERYTHING, FP32, Net, TF32, offloaded};
+use planner::Bytes;
+
+/// What the report says follows from the actions, and nothing exceeds what was allowed.
+fn check(outline: &Outline, costs: &Costs, plan: &MemoryPlan, budget: Bytes) {
+    let schedule = Schedule::new(outline, plan.actions.clone()).unwrap();
+    assert_eq!(simulate(outline, &schedule, costs, &plan.workspace).total_ms, plan.planned_ms());
+    let again = MemoryPlan::new(outline, costs, plan.actions.clone(), plan.workspace.clone()).unwrap();
+    assert_eq!((again.device, again.host), (plan.device, plan.host));
+    assert!(plan.device <= budget && plan.host <= costs.host, "{} of {budget}, {}", plan.device, plan.host);
+    assert!(plan.bound_ms <= plan.planned_ms() && plan.timeline.alive.iter().all(|&alive| alive <= budget));
+    let kernels = |node: usize| [0, 1].map(|pass| &costs.nodes[node][pass].front);
+    for (node, (limits, workspace)) in plan.limits.iter().zip(&plan.workspace).enumerate() {
+        for (pass, front) in kernels(node).into_iter().enumerate().filter(|(_, one)| !one.points().is_empty())
+        {
+            let chosen = front.within(limits[pass]).map(|cost| cost.workspace);
+            assert_eq!(chosen, Some(workspace[pass]), "of the {} that node {node} may have", limits[pass]);
+        }
+    }
+    let json = serde_json::to_string(plan).unwrap();
+    assert_eq!(serde_json::from_str::<MemoryPlan>(&json).unwrap(), *plan);
+}
+
+fn baselines(net: &Net, budget: Bytes) -> Vec<(&'static str, Result<MemoryPlan, BelowFloor>)> {
+    let (outline, costs) = (&net.outline, &net.costs);
+    let vdnn =
+        |offloading, algorithms| vdnn(outline, costs, budget, net.classifier(), (offloading, algorithms));
+    vec![
+        ("vDNN_all (m)", vdnn(Offloading::All, Algorithms::LeastMemory)),
+        ("vDNN_all (p)", vdnn(Offloading::All, Algorithms::Greedy)),
+        ("vDNN_conv (p)", vdnn(Offloading::Convolutions, Algorithms::Greedy)),
+        ("vDNN_dyn", vdnn_dyn(vdnn)),
+        ("AccUDNN", accudnn(outline, costs, budget)),
+    ]
+}
+
+#[test]
+fn the_joint_plan_is_never_slower_than_others_or_with_more_memory_and_nearly_as_fast_as_its_bound() {
+    let small = [nets::resnet([1, 1, 1, 1], 64, TF32), nets::vgg(0, 64, FP32), nets::random(3, 30)];
+    for (index, net) in small.iter().enumerate() {
+        let (outline, costs) = (&net.outline, &net.costs);
+        let keep = joint(outline, costs, EVERYTHING).unwrap();
+        assert!(
+            (keep.planned_ms() / costs.unlimited_ms(outline) - 1.0).abs() < 1e-9 && keep.host == Bytes::ZERO
+        );
+        let least = floor(outline, costs).floor;
+        let (mut last_ms, mut last_bound_ms) = (f64::INFINITY, f64::INFINITY);
+        for step in 0..=8 {
+            let budget = Bytes(least.0 + (keep.device.0 - least.0) / 8 * step);
+            let plan = joint(outline, costs, budget).unwrap();
+            check(outline, costs, &plan, budget);
+            assert!(
+                plan.planned_ms() <= last_ms * (1.0 + 1e-9),
+                "net {index}, step {step}: {} after {last_ms}",
+                plan.planned_ms()
+            );
+            // A bound for more memory is one for less.
+            assert!(
+                plan.bound_ms <= 1.002 * last_bound_ms,
+                "net {index}, step {step}: a bound of {} after {last_bound_ms}",
+                plan.bound_ms
+            );
+            (last_ms, last_bound_ms) = (plan.planned_ms(), plan.bound_ms);
+            for (name, other) in baselines(net, budget) {
+                let Ok(other) = other else { continue };
+                check(outline, costs, &other, budget);
+                assert!(
+                    plan.planned_ms() <= other.planned_ms() * (1.0 + 1e-9),
+                    "net {index}, step {step}: {name} takes {}",
+                    other.planned_ms()
+                );
+            }
+            if step >= 3 && index < 2 {
+                assert!(
+                    plan.planned_ms() <= 1.02 * plan.bound_ms,
+                    "net {index}, step {step}: {} over {}",
+                    plan.planned_ms(),
+                    plan.bound_ms
+                );
+            }
+        }
+        let below = joint(outline, costs, Bytes(least.0 - 256)).unwrap_err();
+        assert_eq!(below, floor(outline, costs));
+    }
+}
+
+/// Buffers that are there while memory is shortest lie side by side without gaps.
+#[test]
+fn the_smallest_budget_is_what_is_alive_at_once() {
+    for net in
+        [nets::resnet([1, 1, 1, 1], 64, TF32), nets::resnet([2, 2, 2, 2], 32, FP32), nets::random(1, 30)]
+    {
+        let least = floor(&net.outline, &net.costs).floor;
+        let plan = joint(&net.outline, &net.costs, least).unwrap();
+        check(&net.outline, &net.costs, &plan, least);
+        assert_eq!(plan.timeline.alive.iter().max(), Some(&least));
+    }
+}
+
+/// Copies that take far longer to launch than to run are slow, not forbidden.
+#[test]
+fn the_smallest_budget_is_the_same_however_slow_copies_are() {
+    let mut net = nets::resnet([1, 1, 1, 1], 2, FP32);
+    let quick = floor(&net.outline, &net.costs);
+    let keep = joint(&net.outline, &net.costs, EVERYTHING).unwrap();
+    net.costs.launch_ms = 100.0;
+    let slow = floor(&net.outline, &net.costs);
+    assert_eq!(slow, quick);
+    assert!(slow.floor.0 < keep.device.0 / 2, "{} of {}", slow.floor, keep.device);
+    let plan = joint(&net.outline, &net.costs, slow.floor).unwrap();
+    check(&net.outline, &net.costs, &plan, slow.floor);
+}
+
+#[test]
+fn without_host_memory_nothing_is_offloaded() {
+    let mut net = nets::resnet([1, 1, 1, 1], 32, FP32);
+    net.costs.host = Bytes::ZERO;
+    let keep = joint(&net.outline, &net.costs, EVERYTHING).unwrap();
+    let budget = Bytes(keep.device.0 / 10 * 6);
+    let plan = joint(&net.outline, &net.costs, budget).unwrap();
+    check(&net.outline, &net.costs, &plan, budget);
+    assert_eq!(offloaded(&plan), 0);
+    assert!(plan.fates.iter().any(|(_, _, fate)| *fate == Fate::Recomputed));
+    assert!(plan.actions.iter().all(|action| action.stream() == StreamKind::Compute));
+    // Less than what recomputation alone needs is refused, though offloading would do with less.
+    let least = floor(&net.outline, &net.costs);
+    assert_eq!(joint(&net.outline, &net.costs, Bytes(least.floor.0 - 256)).unwrap_err(), least);
+}
+
+#[test]
+fn more_memory_and_more_ways_to_save_it_make_no_plan_slower() {
+    for net in [nets::vgg(0, 64, TF32), nets::random(5, 12)] {
+        let Net { outline, costs, .. } = &net;
+        let repeats_never = Costs { again_ms: vec![1e6; outline.nodes.len()], ..costs.clone() };
+        let alone = [Costs { host: Bytes::ZERO, ..costs.clone() }, repeats_never];
+        let least = floor(outline, costs).floor.0;
+        let most = joint(outline, costs, EVERYTHING).unwrap().device.0;
+        let mut last_ms = f64::INFINITY;
+        for step in 0..=40 {
+            let budget = Bytes(least + (most - least) / 40 * step);
+            let plan = joint(outline, costs, budget).unwrap();
+            check(outline, costs, &plan, budget);
+            let planned_ms = plan.planned_ms();
+            assert!(planned_ms <= last_ms * (1.0 + 1e-9), "step {step}: {planned_ms} after {last_ms}");
+            last_ms = planned_ms;
+            for costs in alone.iter().filter(|_| step % 5 == 2) {
+                let Ok(one) = joint(outline, costs, budget) else { continue };
+                let alone_ms = one.planned_ms();
+                assert!(planned_ms <= alone_ms * (1.0 + 1e-9), "step {step}: {planned_ms} over {alone_ms}");
+            }
+        }
+    }
+}
+
+/// From then on, work is recorded.
+#[test]
+fn data_are_all_brought_before_any_of_them_leave() {
+    let mut net = Net::new(64, FP32);
+    let [x, y] = [net.data(3, 64), net.data(3, 64)].map(|data| net.conv(data, 16, 3, 1));
+    let sum = net.sum(x, y);
+    let scores = net.product(sum, 10);
+    let net = net.loss(scores);
+    let least = floor(&net.outline, &net.costs).floor;
+    let plan = joint(&net.outline, &net.costs, least).unwrap();
+    let first = plan.actions.iter().position(|action| matches!(action, Offload(_))).unwrap();
+    assert!(plan.actions.contains(&Offload(Buffer::Data(0))) && first >= 2, "{:?}", plan.actions);
+}
+
+/// A released place is waited for where it was released, not where it was last read.
+#[test]
+fn a_buffer_that_is_held_stays_and_its_copy_is_waited_for_there() {
+    let net = nets::random(1, 3);
+    let plain = Schedule::plain(&net.outline).actions;
+    let buffer = Buffer::Data(1);
+    let turn = plain.iter().position(|action| matches!(action, Backward(_))).unwrap();
+    let mut actions = plain.clone();
+    let read = plain
+        .iter()
+        .rposition(|action| matches!(action, Forward(node) if net.outline.nodes[*node].bottoms.contains(&1)))
+        .unwrap();
+    let seen = plain.len() - 3; // before the first layer's own backward pass
+    actions.insert(seen, Prefetch(buffer));
+    actions.insert(turn, Hold(buffer));
+    actions.insert(read, Offload(buffer));
+    let schedule = Schedule::new(&net.outline, actions.clone()).unwrap();
+    let residences = &schedule.buffers[schedule.find(buffer).unwrap()].1;
+    assert_eq!(residences[0].last, turn + 1);
+    assert_eq!(schedule.waits[turn + 2], [read], "the first action after the release waits for the copy");
+    assert!(schedule.waits[read + 1..=turn + 1].iter().all(Vec::is_empty));
+}
+
+/// All of its parameters are frozen: nothing is copied or computed again, but kernels have less workspace.
+#[test]
+fn a_net_without_a_backward_pass_has_a_plan_in_every_budget_from_the_smallest_on() {
+    let mut net = nets::vgg(0, 8, FP32);
+    net.outline.updates = false;
+    net.outline.nodes.iter_mut().for_each(|node| (node.backward, node.gradients) = (false, vec![]));
+    let least = floor(&net.outline, &net.costs).floor.0;
+    let most = joint(&net.outline, &net.costs, EVERYTHING).unwrap().device.0;
+    for part in 0..=4 {
+        let budget = Bytes(least + (most - least) / 4 * part);
+        let plan = joint(&net.outline, &net.costs, budget).unwrap();
+        check(&net.outline, &net.costs, &plan, budget);
+    }
+}
