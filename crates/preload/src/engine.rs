@@ -21,7 +21,7 @@ pub(crate) struct Replaced {
     pub(crate) workspace: usize,
 }
 
-/// Of engines that one plan could stand for under a total, those stay that take so many times as long as the fastest.
+/// Under a total, ours stands for no engine that takes more than so many times as long as the fastest it could.
 const SLOW: f64 = 1.2;
 
 /// By the address of cuDNN's descriptor.
