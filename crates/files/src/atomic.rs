@@ -5,18 +5,6 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Where bytes go until they are safe. Files are one kind; the tests have disks that fill up.
-pub(super) trait Sink: Write {
-    /// Returns when everything written is on the disk.
-    fn sync(&mut self) -> io::Result<()>;
-}
-
-impl Sink for File {
-    fn sync(&mut self) -> io::Result<()> {
-        self.sync_all()
-    }
-}
-
 /// Writes a file by `body`: into a temporary one in the same folder, which is made if it is not there, then to the disk,
 /// then renamed over `path`, or over what that links to. What is no file, such as a pipe, is written into.
 ///
@@ -38,10 +26,10 @@ fn file(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(is_file.then(|| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())))
 }
 
-/// [`write_atomically`] through a sink that the caller makes of the temporary file.
-pub(super) fn write_through<S: Sink>(
+/// [`write_atomically`] through what the caller makes of the temporary file: tests have disks that fill up.
+pub(super) fn write_through<W: Write>(
     path: &Path,
-    sink: impl FnOnce(File) -> io::Result<S>,
+    sink: impl FnOnce(File) -> io::Result<W>,
     body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let temporary = Temporary::beside(path)?;
@@ -49,7 +37,7 @@ pub(super) fn write_through<S: Sink>(
     body(&mut writer)?;
     // Without this the drop would flush, and swallow the error.
     writer.flush()?;
-    writer.get_mut().sync()?;
+    temporary.file()?.sync_all()?;
     temporary.rename(path)?;
     // The rename itself is to be on the disk, too.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
