@@ -59,7 +59,6 @@ pub struct NetMemory {
     /// Scratch and workspace of all actions.
     pub scratch: Bytes,
     /// Gradients of parameters that are not kept.
-    #[serde(default)]
     pub gradients: Bytes,
     /// What all of these take as places are shared: the size of the transient part.
     pub transient: Bytes,
@@ -83,7 +82,6 @@ pub struct MemoryReport {
     /// The segments of WD: each kernel's own workspace.
     pub segments: Bytes,
     /// Mini-batches prepared ahead, in memory of their own.
-    #[serde(default)]
     pub staged: Bytes,
     /// Each net's transient part.
     pub nets: Vec<NetMemory>,

@@ -17,10 +17,8 @@ pub struct Outline {
     pub updates: bool,
     /// Whether gradients are kept throughout, as mini-batches or ranks add to them; others live from the first backward
     /// pass that adds to them to their update.
-    #[serde(default)]
     pub keeps_gradients: bool,
     /// Bytes of the device's memory that the layers hold beside the arena's: mini-batches prepared ahead.
-    #[serde(default)]
     pub staged: Bytes,
     /// Bytes of host memory that the layers hold: data sets, mini-batches prepared ahead.
     pub host: Bytes,
@@ -44,12 +42,10 @@ pub struct OutlineNode {
     /// Whether backward reads the tops' data.
     pub needs_top: bool,
     /// The parameters to whose gradients backward adds.
-    #[serde(default)]
     pub gradients: Vec<usize>,
     /// What forward keeps for backward.
     pub saved: Bytes,
     /// Whether a repeated forward pass reads that instead of computing it again.
-    #[serde(default)]
     pub repeats_from_saved: bool,
     /// Scratch or workspace, forward and backward.
     pub scratch: [Scratch; 2],
@@ -80,7 +76,6 @@ pub struct OutlineParam {
     /// Its size.
     pub bytes: Bytes,
     /// Size of a second copy in another type, if there is one.
-    #[serde(default)]
     pub copy: Bytes,
     /// Whether a gradient of it is computed.
     pub trained: bool,

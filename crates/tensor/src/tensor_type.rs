@@ -86,16 +86,6 @@ impl TensorType {
         self.dim(1)
     }
 
-    /// Height: the extent of axis 2.
-    pub fn h(&self) -> usize {
-        self.dim(2)
-    }
-
-    /// Width: the extent of axis 3.
-    pub fn w(&self) -> usize {
-        self.dim(3)
-    }
-
     /// Pixels per channel: everything from axis 2 on.
     pub fn spatial(&self) -> usize {
         self.count_from(2)
@@ -160,7 +150,10 @@ mod tests {
     #[test]
     fn a_matrix_is_an_image_of_one_pixel() {
         let matrix = TensorType::f32(&[32, 10]);
-        assert_eq!((matrix.n(), matrix.c(), matrix.h(), matrix.w(), matrix.spatial()), (32, 10, 1, 1, 1));
+        assert_eq!(
+            (matrix.n(), matrix.c(), matrix.dim(2), matrix.dim(3), matrix.spatial()),
+            (32, 10, 1, 1, 1)
+        );
         assert_eq!(TensorType::f32(&[]).count(), 1);
     }
 }

@@ -12,7 +12,6 @@ pub struct Costs {
     pub nodes: Vec<[PassCosts; 2]>,
     /// Of every node the time of a repeated forward pass, in milliseconds, where that is not the time of a first one:
     /// counts for nodes without convolution kernels; may be empty.
-    #[serde(default)]
     pub again_ms: Vec<f64>,
     /// Time of the update, in milliseconds.
     pub update_ms: f64,
