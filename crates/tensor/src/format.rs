@@ -78,27 +78,8 @@ impl fmt::Display for Format {
     }
 }
 
-/// A number of BF16 on the host: the sign, exponent and first 7 digits of an `f32`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
-#[repr(transparent)]
-pub struct Bf16(u16);
-
-/// Rounds to the nearest, of two equally near ones to the even; a NaN stays one.
-impl From<f32> for Bf16 {
-    fn from(value: f32) -> Self {
-        let bits = value.to_bits();
-        match value.is_nan() {
-            true => Self((bits >> 16) as u16 | 0x40),
-            false => Self(((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16),
-        }
-    }
-}
-
-impl From<Bf16> for f32 {
-    fn from(Bf16(bits): Bf16) -> Self {
-        Self::from_bits(u32::from(bits) << 16)
-    }
-}
+/// A number of BF16 on the host.
+pub use half::bf16 as Bf16;
 
 /// A type that elements have on the host.
 pub trait Element: bytemuck::Pod {
@@ -116,31 +97,4 @@ impl Element for Bf16 {
 
 impl Element for u8 {
     const FORMAT: Format = Format::U8;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bf16_is_the_nearest_of_its_neighbours() {
-        let round = |value: f32| f32::from(Bf16::from(value));
-        for (value, nearest) in [
-            (1.0, 1.0),
-            (1.0 + 1.0 / 256.0, 1.0), // halfway: to the even one
-            (1.0 + 3.0 / 256.0, 1.0 + 4.0 / 256.0),
-            (1.0 + 1.01 / 256.0, 1.0 + 2.0 / 256.0),
-            (-3.0e38, -3.004e38),
-            (f32::MAX, f32::INFINITY),
-            (f32::NEG_INFINITY, f32::NEG_INFINITY),
-            (-0.0, -0.0),
-        ] {
-            assert!(
-                (round(value) - nearest).abs() <= nearest.abs() * 1e-4 || round(value) == nearest,
-                "{value}"
-            );
-        }
-        assert!(round(f32::from_bits(0x7f80_0001)).is_nan(), "a NaN whose upper half is infinity");
-        assert_eq!(round(-0.0).to_bits(), (-0.0f32).to_bits());
-    }
 }

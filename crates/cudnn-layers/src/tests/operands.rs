@@ -28,7 +28,7 @@ pub(super) enum Operand {
 }
 
 pub(super) fn rounded(value: f32) -> f32 {
-    Bf16::from(value).into()
+    Bf16::from_f32(value).into()
 }
 
 /// Numbers that are the same in BF16.
@@ -81,7 +81,7 @@ impl Operand {
         let mut there = vec![0.0; values.len()];
         self.places(span.format.layout).iter().zip(values).for_each(|(&place, &value)| there[place] = value);
         if span.format.dtype == ElementType::Bf16 {
-            let there: Vec<Bf16> = there.into_iter().map(Bf16::from).collect();
+            let there: Vec<Bf16> = there.into_iter().map(Bf16::from_f32).collect();
             fill(arena, span, &there);
         } else {
             fill(arena, span, &there);

@@ -355,7 +355,7 @@ fn cuda_copies_of_weights_are_the_weights_in_bf16() {
             Memory::new(&device, RATE).update_all(&device, &rule, &mut [update]);
             let weights = arena.read::<f32>(w).unwrap();
             assert_ne!(weights[..], random(len, 2)[..], "{method:?}");
-            let rounded: Vec<Bf16> = weights.iter().map(|&weight| weight.into()).collect();
+            let rounded: Vec<Bf16> = weights.iter().map(|&weight| Bf16::from_f32(weight)).collect();
             assert!(arena.read::<Bf16>(copy).unwrap()[..] == rounded, "{method:?}, {len}, {shift}");
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn measure(
     plan: Plan,
     known: &mut HashMap<String, [f64; 3]>,
 ) -> Result<(LayerTimes, Net), NetError> {
-    net.install(&plan)?;
+    net.install(&plan, true)?;
     let outline = net.outline(true);
     let keys: Vec<Option<String>> = (0..outline.nodes.len()).map(|node| key(&net, node)).collect();
     let all = keys.iter().enumerate().filter_map(|(node, key)| Some((key.as_ref()?, node)));
@@ -144,7 +144,7 @@ impl Execution {
         let bottoms =
             bottoms.map(|(&bottom, &is_differentiable)| (layout.data(bottom, 0), is_differentiable));
         let tops = node.tops.iter().map(|&top| (layout.diff(top, layout.end()), true));
-        let in_bf16: Vec<Bf16> = pattern.iter().map(|&value| value.into()).collect();
+        let in_bf16: Vec<Bf16> = pattern.iter().map(|&value| Bf16::from_f32(value)).collect();
         for (span, is_random) in bottoms.chain(tops).filter(|(span, _)| span.len > 0) {
             match is_random {
                 true if span.format.dtype == ElementType::Bf16 => self.arena.repeat(span, &in_bf16)?,

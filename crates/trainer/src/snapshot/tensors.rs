@@ -7,6 +7,7 @@
 
 use super::{NamedTensor, NetError};
 use files::{read_regular, write_atomically};
+use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -143,8 +144,8 @@ pub(super) fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
                 continue;
             }
             Dtype::I64 if shape.is_empty() => continue,
-            Dtype::F16 => of_f16,
-            Dtype::BF16 => |half| f32::from_bits(u32::from(half) << 16),
+            Dtype::F16 => |bits| f16::from_bits(bits).to_f32(),
+            Dtype::BF16 => |bits| bf16::from_bits(bits).to_f32(),
             other => {
                 return Err(format!("tensor {name} is of type {other}; F32, F16 and BF16 are supported"));
             }
@@ -162,17 +163,6 @@ pub(super) fn parse(path: &Path, mut data: Vec<u8>) -> Result<Tensors, String> {
         }
     }
     Ok(tensors)
-}
-
-/// A number of half precision. Its exponent is 112 lower than in `f32`, which a product makes up for, of denormals too.
-fn of_f16(half: u16) -> f32 {
-    let (sign, magnitude) = (u32::from(half & 0x8000) << 16, u32::from(half & 0x7fff) << 13);
-    let value = match magnitude >= 0x7c00 << 13 {
-        // Infinity and what is no number.
-        true => f32::from_bits(magnitude | 0x7f80_0000),
-        false => f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23),
-    };
-    f32::from_bits(value.to_bits() | sign)
 }
 
 impl Tensors {

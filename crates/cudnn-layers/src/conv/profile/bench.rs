@@ -43,7 +43,7 @@ impl Bench {
         let mut operands = reuse(old_operands, device, cursor.end())?;
         operands.repeat(Span::bytes(0, cursor.end()).tagged(Format::F32), pattern)?;
         if format.dtype == ElementType::Bf16 {
-            let pattern: Vec<Bf16> = pattern.iter().map(|&value| value.into()).collect();
+            let pattern: Vec<Bf16> = pattern.iter().map(|&value| Bf16::from_f32(value)).collect();
             let mut blobs = spans.into_iter().filter(|span| span.format.dtype == ElementType::Bf16);
             blobs.try_for_each(|span| operands.repeat(span, &pattern))?;
         }

@@ -120,7 +120,7 @@ fn cuda_copies_in_bf16_follow_their_weights() {
         for (param, spans) in solver.running.params() {
             let Some(copy) = spans.copy else { continue };
             let weights = solver.running.arena.read::<f32>(spans.data).unwrap();
-            let rounded: Vec<Bf16> = weights.iter().map(|&weight| weight.into()).collect();
+            let rounded: Vec<Bf16> = weights.iter().map(|&weight| Bf16::from_f32(weight)).collect();
             assert!(
                 solver.running.arena.read::<Bf16>(copy).unwrap()[..] == rounded,
                 "{} after {when}",
