@@ -54,30 +54,17 @@ pub fn gemm(
     }
     assert!(n <= c_stride, "rows of the product overlap");
     check("the product", c, [m, n], [c_stride, 1]);
+    #[rustfmt::skip] // a matrix a line
     // SAFETY: the checks above show that every element addressed with these extents and strides lies inside its
     // slice; `c` is borrowed mutably, so it overlaps neither operand.
     // The library prefers columns of the product to lie together, so it is given the transpose: `c' = b' a'`.
     let multiply = |c: &mut [f32], parallelism| unsafe {
         gemm_f32::gemm::f32::get_gemm_fn()(
-            n,
-            m,
-            k,
-            c.as_mut_ptr(),
-            c_stride as isize,
-            1,
-            accumulate == Accumulate::Add,
-            b.elements.as_ptr(),
-            b.row_stride as isize,
-            b.col_stride as isize,
-            a.elements.as_ptr(),
-            a.row_stride as isize,
-            a.col_stride as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            parallelism,
+            n, m, k,
+            c.as_mut_ptr(), c_stride as isize, 1, accumulate == Accumulate::Add,
+            b.elements.as_ptr(), b.row_stride as isize, b.col_stride as isize,
+            a.elements.as_ptr(), a.row_stride as isize, a.col_stride as isize,
+            1.0, 1.0, false, false, false, parallelism,
         );
     };
     match cpu {
