@@ -19,25 +19,7 @@
 //! `report` (what is printed of runs; of plans it is in [`figures`]), [`shapes`] (convolutions without a net),
 //! [`example`] (the same for one model of `models/`).
 //!
-//! # Glossary
-//!
-//! | word | meaning |
-//! | --- | --- |
-//! | mini-batch | samples per step of the solver, N |
-//! | micro-batch | a contiguous slice of the mini-batch, given to one call of a convolution |
-//! | iteration | one update of the weights; Caffe's `iter_size` accumulates gradients of whole nets and is *not* micro-batching |
-//! | `ConvOp` | `Forward`, `BackwardData` or `BackwardFilter` |
-//! | kernel | one `ConvOp` of one convolution layer; the weights of the layer are its *filter* |
-//! | workspace | scratch memory of a kernel; the *workspace limit* caps it |
-//! | micro-configuration | an algorithm with a micro-batch size, the time measured and the workspace |
-//! | configuration | a list of micro-configurations that covers the mini-batch: its time is the sum, its workspace the maximum |
-//! | desirable set | the Pareto front of configurations in (time, workspace) |
-//! | batch-size policy | which micro-batch sizes may be used: `undivided`, `powerOfTwo`, `adaptive` or `all` |
-//! | workspace policy | WR: a limit for each kernel · WD: one total, divided among all kernels · WS: one total that is an arena which all kernels share, one after the other |
-//! | cost table | the measurements of (kernel, micro-batch size, algorithm) on one device |
-//! | plan | the chosen configuration of every kernel, and where its workspace lies |
-//! | solver | what trains a net; what divides WD's total is *the WD solver*: `exact`, or `ilp`, the paper's 0-1 ILP |
-//! | arena | the one allocation that holds everything a net touches, laid out before it is made |
+//! The words (micro-batch, kernel, configuration, plan) are explained in README, under *Words*.
 
 pub use cudnn_layers;
 pub use figures;
