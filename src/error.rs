@@ -4,7 +4,7 @@ use crate::stop;
 use files::database::DatabaseError;
 use std::io;
 use thiserror::Error;
-use trainer::{NetError, TrainError, group::RankError, prototxt};
+use trainer::{NetError, group::RankError, prototxt};
 
 /// [`Error::Usage`] with a formatted sentence.
 macro_rules! usage {
@@ -26,12 +26,9 @@ pub enum Error {
     /// A net or solver file.
     #[error(transparent)]
     Spec(#[from] prototxt::SpecError),
-    /// A net, its data, its plan or its weights; images that cannot be read, found or drawn.
+    /// A net, its data, its plan, its weights or its training; images that cannot be read, found or drawn.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// A training.
-    #[error(transparent)]
-    Train(#[from] TrainError),
     /// Ranks that do not find each other.
     #[error(transparent)]
     Rank(#[from] RankError),
@@ -81,13 +78,7 @@ impl Error {
 
     /// Whether a signal has stopped the command, which is no error.
     pub fn is_stop(&self) -> bool {
-        use NetError::Stopped;
-        matches!(
-            self,
-            Error::Stopped { .. }
-                | Error::Net(Stopped { .. })
-                | Error::Train(TrainError::Net(Stopped { .. }))
-        )
+        matches!(self, Error::Stopped { .. } | Error::Net(NetError::Stopped { .. }))
     }
 
     /// The error of a training, which is not complete if its output cannot be written: `next` says how far it came.

@@ -109,7 +109,7 @@ mod tests {
         let nowhere = typed(None, false).records().unwrap();
         assert_eq!(nowhere, Records::default());
         let typed_gpus =
-            MeasuringArgs { benchmark_devices: Some(BenchmarkDevices::All), ..typed(None, false) };
+            MeasuringArgs { benchmark_devices: Some(BenchmarkDevices(None)), ..typed(None, false) };
         let error = typed_gpus.records_of(&Device::cpu()).unwrap_err();
         assert!(error.to_string().contains("--benchmark-devices: a GPU cannot measure for a CPU"), "{error}");
         let mut of_variable = typed(None, false);

@@ -79,7 +79,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let (memory, layer_memory) = match session.origin.recorded.is_some() {
         // What was recorded elsewhere has algorithms that are not here: the net has their workspaces, and cannot run.
         true => {
-            session.nets[0].reserve(&planned.plans[0])?;
+            session.nets[0].install(&planned.plans[0], false)?;
             (None, session.nets[0].layer_memory())
         }
         false => {

@@ -5,7 +5,7 @@ use crate::harness::{Accepted, Random, fuzz};
 use crate::mutate::{Corpus, one_in};
 use crate::{convolution::device, solvers::prepare};
 use microbatch::trainer::snapshot::{Weights, load_solver_state, load_tensors, weights_path};
-use microbatch::trainer::{NetRun, Solver, Stop, TrainError, Training};
+use microbatch::trainer::{NetError, NetRun, Solver, Stop, Training};
 use microbatch::{
     tensor::Device, trainer::layers::BuildOptions, trainer::planning::PlanRecord, trainer::spec::SolverSpec,
 };
@@ -53,7 +53,7 @@ impl Folder {
         &self,
         device: &Device,
         recorded: Option<PlanRecord>,
-    ) -> Result<(Training, NetRun), TrainError> {
+    ) -> Result<(Training, NetRun), NetError> {
         let text = format!(
             "net_param {{ {NET} }} base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9 max_iter: 9 test_iter: 1 \
              test_interval: 1 snapshot_prefix: '{}'",
@@ -63,7 +63,7 @@ impl Folder {
         prepare(spec, &BuildOptions { device: device.clone(), seed: 1, synthetic: None }, recorded)
     }
 
-    fn start(&self, device: &Device) -> Result<Solver, TrainError> {
+    fn start(&self, device: &Device) -> Result<Solver, NetError> {
         let (training, run) = self.prepared(device, None)?;
         training.start(run)
     }

@@ -7,7 +7,7 @@ use crate::nets::{build_options, from_file, is_small, net};
 use microbatch::planner::{Bytes, PlanOptions};
 use microbatch::trainer::planning::{PlanRecord, Planning};
 use microbatch::trainer::spec::{NetSource, NetState, SolverSpec};
-use microbatch::trainer::{Net, NetRun, Stop, TrainError, Training};
+use microbatch::trainer::{Net, NetError, NetRun, Stop, Training};
 use microbatch::{cudnn_layers::conv::ProfileOptions, trainer::layers::BuildOptions};
 use std::{path::Path, time::Duration};
 
@@ -78,7 +78,7 @@ pub(crate) fn prepare(
     spec: SolverSpec,
     build: &BuildOptions,
     recorded: Option<PlanRecord>,
-) -> Result<(Training, NetRun), TrainError> {
+) -> Result<(Training, NetRun), NetError> {
     let options = PlanOptions { limit: Bytes::mib(1), ..PlanOptions::default() };
     let profile = ProfileOptions {
         repeats: 1,

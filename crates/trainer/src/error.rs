@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Any error with a sentence of its own.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a net could not be built or run, its data could not be read, or a snapshot of it could not be written or used.
+/// Why a net could not be built, run or trained, its data could not be read, or a snapshot of it could not be written or used.
 /// Every variant prints as one sentence that names the layer, the file or the sample.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -19,12 +19,25 @@ pub enum NetError {
     /// that cannot be written; in a sentence.
     #[error("{0}")]
     Refused(String),
+    /// A net or solver file.
+    #[error(transparent)]
+    Spec(#[from] crate::prototxt::SpecError),
     /// The convolutions could not be planned.
     #[error(transparent)]
     Plan(#[from] planner::PlanError),
     /// The device failed. Errors are asynchronous, so the step is unknown.
     #[error(transparent)]
     Device(#[from] tensor::cuda::CudaError),
+    /// The loss is no longer a number.
+    #[error(
+        "the loss is {loss} at iteration {iteration}: the training has diverged (a lower base_lr may help)"
+    )]
+    Diverged {
+        /// The loss.
+        loss: f64,
+        /// The iteration.
+        iteration: u64,
+    },
     /// Another rank has failed, or is lost.
     #[error(transparent)]
     Rank(#[from] crate::group::RankError),

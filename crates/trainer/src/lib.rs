@@ -38,5 +38,5 @@ pub use group::Group;
 pub use net::Net;
 pub use planning::PlanOrigin;
 pub use run::{Execution, NetRun};
-pub use solver::{Solver, TrainError, Training};
+pub use solver::{Solver, Training};
 pub use stop::Stop;

@@ -115,7 +115,7 @@ impl Forced {
         let mut profiler = ForcedProfiler { forced: self, candidates };
         planner::profile(&mut table, &kernels, options, &mut profiler, |_| ()).unwrap();
         let plan = planner::plan(&kernels, &table, options).unwrap();
-        net.install(&plan).unwrap();
+        net.install(&plan, true).unwrap();
         plan
     }
 }

@@ -15,7 +15,7 @@ use progress::Meter;
 use std::{collections::BTreeSet, fs::canonicalize, path::Path};
 use trainer::snapshot::{SnapshotPlace, state_path};
 use trainer::solver::{StepReport, TestOutput};
-use trainer::{Group, Solver, Stop, TrainError, host};
+use trainer::{Group, NetError, Solver, Stop, host};
 
 /// A training under way, and what it has said.
 struct Training<'a> {
@@ -178,7 +178,7 @@ impl Training<'_> {
     /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only
     /// its last words were not read.
     fn leave(&mut self, error: Error) -> Result<(), Error> {
-        let has_diverged = matches!(error, Error::Train(TrainError::Diverged { .. }));
+        let has_diverged = matches!(error, Error::Net(NetError::Diverged { .. }));
         if has_diverged {
             // What is saved now may be spoiled already: nothing else goes for it.
             self.keep.0 = None;

@@ -202,23 +202,12 @@ impl Net {
         kernels
     }
 
-    /// Fixes the configuration of every kernel.
+    /// Fixes the configuration of every kernel. Unless it is `to_run`, the plan may be of another machine's device:
+    /// kernels get their workspaces, but cannot run.
     ///
     /// # Errors
     /// A plan that lacks a kernel, or was made for another net or device.
-    pub fn install(&mut self, plan: &Plan) -> Result<(), NetError> {
-        self.place_kernels(plan, true)
-    }
-
-    /// As [`Net::install`] for a plan of another machine's device: kernels get their workspaces, but cannot run.
-    ///
-    /// # Errors
-    /// A plan that lacks a kernel.
-    pub fn reserve(&mut self, plan: &Plan) -> Result<(), NetError> {
-        self.place_kernels(plan, false)
-    }
-
-    fn place_kernels(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
+    pub fn install(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
         let passes = [&[ConvOp::Forward][..], &[ConvOp::BackwardData, ConvOp::BackwardFilter]];
         for index in 0..self.graph.nodes.len() {
             for (pass, ops) in passes.into_iter().enumerate() {

@@ -56,14 +56,9 @@ impl Profiler for Interruptible<'_> {
     }
 }
 
-/// The GPUs that measure for a device: `all`, or numbers such as `0,1`.
+/// The GPUs that measure for a device, by ordinal: `all` of the machine's (`None`), or numbers such as `0,1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BenchmarkDevices {
-    /// All of the machine's.
-    All,
-    /// These, by ordinal.
-    These(Vec<usize>),
-}
+pub struct BenchmarkDevices(pub Option<BTreeSet<usize>>);
 
 impl BenchmarkDevices {
     /// Their ordinals, on a machine with GPUs of these `models`, for the GPU `own`.
@@ -71,10 +66,7 @@ impl BenchmarkDevices {
     /// # Errors
     /// In a sentence: there is no such GPU, or it is of another model, so that its measurements would not hold.
     pub fn ordinals(&self, models: &[String], own: usize) -> Result<Vec<usize>, String> {
-        let ordinals: BTreeSet<usize> = match self {
-            BenchmarkDevices::All => (0..models.len()).collect(),
-            BenchmarkDevices::These(ordinals) => ordinals.iter().copied().collect(),
-        };
+        let ordinals = self.0.clone().unwrap_or_else(|| (0..models.len()).collect());
         for &ordinal in &ordinals {
             let Some(model) = models.get(ordinal) else {
                 let last = models.len() - 1;
@@ -94,11 +86,11 @@ impl std::str::FromStr for BenchmarkDevices {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.eq_ignore_ascii_case("all") {
-            return Ok(BenchmarkDevices::All);
+            return Ok(Self(None));
         }
-        let ordinals: Result<Vec<usize>, _> = text.split(',').map(|ordinal| ordinal.trim().parse()).collect();
+        let ordinals: Result<_, _> = text.split(',').map(|ordinal| ordinal.trim().parse()).collect();
         let must = |_| "it must be all, or numbers of GPUs such as 0,1".to_owned();
-        ordinals.map(BenchmarkDevices::These).map_err(must)
+        ordinals.map(|ordinals| Self(Some(ordinals))).map_err(must)
     }
 }
 
@@ -109,9 +101,9 @@ mod tests {
     #[test]
     fn gpus_are_named_by_number_or_all_together() {
         let parse = |text: &str| text.parse::<BenchmarkDevices>();
-        assert_eq!(parse("all"), Ok(BenchmarkDevices::All));
-        assert_eq!(parse("0"), Ok(BenchmarkDevices::These(vec![0])));
-        assert_eq!(parse("0, 2"), Ok(BenchmarkDevices::These(vec![0, 2])));
+        assert_eq!(parse("all"), Ok(BenchmarkDevices(None)));
+        assert_eq!(parse("0"), Ok(BenchmarkDevices(Some([0].into()))));
+        assert_eq!(parse("0, 2"), Ok(BenchmarkDevices(Some([0, 2].into()))));
         for bad in ["", "0,", "cuda:1", "-1", "0;1"] {
             assert!(parse(bad).unwrap_err().contains("such as 0,1"), "{bad}");
         }
@@ -120,14 +112,16 @@ mod tests {
     #[test]
     fn only_gpus_of_one_model_measure_for_each_other() {
         let models = ["H200", "H200", "A100"].map(str::to_owned);
-        let these = |ordinals: &[usize]| BenchmarkDevices::These(ordinals.to_vec()).ordinals(&models, 0);
+        let these = |ordinals: &[usize]| {
+            BenchmarkDevices(Some(ordinals.iter().copied().collect())).ordinals(&models, 0)
+        };
         assert_eq!(these(&[1, 0, 1]), Ok(vec![0, 1]));
         assert_eq!(these(&[1]), Ok(vec![1]));
         assert_eq!(these(&[0, 3]).unwrap_err(), "there is no cuda:3: the machine's GPUs are 0 to 2");
         assert_eq!(
-            BenchmarkDevices::All.ordinals(&models, 1).unwrap_err(),
+            BenchmarkDevices(None).ordinals(&models, 1).unwrap_err(),
             "cuda:2 is of another model than cuda:1, for which it would measure: A100, and H200"
         );
-        assert_eq!(BenchmarkDevices::All.ordinals(&models[..2], 1), Ok(vec![0, 1]));
+        assert_eq!(BenchmarkDevices(None).ordinals(&models[..2], 1), Ok(vec![0, 1]));
     }
 }

@@ -31,7 +31,7 @@ impl NetRun {
     pub fn lay_out(mut nets: Vec<Net>, plans: Vec<Plan>, updates: bool) -> Result<Self, NetError> {
         assert_eq!(nets.len(), plans.len(), "each net has a plan");
         for (net, plan) in nets.iter_mut().zip(&plans) {
-            net.install(plan)?;
+            net.install(plan, true)?;
         }
         let layout = RunLayout::new(&nets.iter().collect::<Vec<_>>(), updates);
         Ok(Self { nets, plans, updates, schedules: None, layout, group: Group::default() })

@@ -15,40 +15,14 @@ use crate::group::{RankError, Share};
 use crate::planning::{self, PlanRecord};
 use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::spec::{NetSource, NetSpec, NetState, SolverSpec};
-use crate::{error::NetError, layers::BuildOptions, net::Net, prototxt, stop::Stop};
+use crate::{error::NetError, layers::BuildOptions, net::Net, stop::Stop};
 use memory::Action;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use tensor::{Accumulate, TensorType};
-use thiserror::Error;
 
 pub use classes::{Confusion, best_classes};
 pub use test_nets::TestOutput;
-
-/// Why a training could not start or continue.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum TrainError {
-    /// A net or solver file.
-    #[error(transparent)]
-    Spec(#[from] prototxt::SpecError),
-    /// A net, its data or a snapshot.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// Another rank has failed, or is lost.
-    #[error(transparent)]
-    Rank(#[from] RankError),
-    /// The loss is no longer a number.
-    #[error(
-        "the loss is {loss} at iteration {iteration}: the training has diverged (a lower base_lr may help)"
-    )]
-    Diverged {
-        /// The loss.
-        loss: f64,
-        /// The iteration.
-        iteration: u64,
-    },
-}
 
 /// What a solver file says of a training whose nets are built.
 pub struct Training {
@@ -94,12 +68,12 @@ impl Training {
     /// first tests. With `epochs` the training is as long as so many passes over the data take.
     ///
     /// # Errors
-    /// [`TrainError`] for files and nets that do not fit.
+    /// Files and nets that do not fit.
     pub fn build(
         mut spec: SolverSpec,
         options: &BuildOptions,
         mini_batch: Option<usize>,
-    ) -> Result<(Self, Vec<Net>), TrainError> {
+    ) -> Result<(Self, Vec<Net>), NetError> {
         let seed = spec.random_seed.unwrap_or(options.seed);
         let options = BuildOptions { seed, ..options.clone() };
         let train_spec =
@@ -124,11 +98,9 @@ impl Training {
     ///
     /// # Errors
     /// They are laid out without updates, or the device has not that much memory left.
-    pub fn start(self, run: NetRun) -> Result<Solver, TrainError> {
+    pub fn start(self, run: NetRun) -> Result<Solver, NetError> {
         if !run.actions(0).iter().any(|action| matches!(action, Action::Update(..))) {
-            return Err(run.nets()[0]
-                .error("it cannot be trained, as it is laid out without updates")
-                .into());
+            return Err(run.nets()[0].error("it cannot be trained, as it is laid out without updates"));
         }
         let Self { spec, seed, settings } = self;
         let schedules = run.schedules.clone();
@@ -161,7 +133,7 @@ fn check_shared(nets: &[Net]) -> Result<(), NetError> {
     Ok(())
 }
 
-fn net_spec(source: &NetSource, state: &NetState, mini_batch: Option<usize>) -> Result<NetSpec, TrainError> {
+fn net_spec(source: &NetSource, state: &NetState, mini_batch: Option<usize>) -> Result<NetSpec, NetError> {
     let mut spec = source.load()?.for_state(state);
     if let Some(samples) = mini_batch {
         spec.set_mini_batch(samples);
@@ -194,7 +166,7 @@ impl Solver {
     ///
     /// # Errors
     /// As [`Solver::step_unless`].
-    pub fn step(&mut self) -> Result<StepReport, TrainError> {
+    pub fn step(&mut self) -> Result<StepReport, NetError> {
         Ok(self.step_unless(&Stop::default())?.expect("a stop that is never requested"))
     }
 
@@ -205,12 +177,12 @@ impl Solver {
     ///
     /// # Errors
     /// What a layer reports of its data, and a loss that is not finite.
-    pub fn step_unless(&mut self, stop: &Stop) -> Result<Option<StepReport>, TrainError> {
+    pub fn step_unless(&mut self, stop: &Stop) -> Result<Option<StepReport>, NetError> {
         let result = self.try_step(stop);
         if !matches!(result, Ok(Some(_))) {
             let given_up = self.give_up();
             // What came first is what matters: a GPU that is lost says so twice.
-            return result.and_then(|_| Ok(given_up.map(|()| None)?));
+            return result.and_then(|_| given_up.map(|()| None));
         }
         self.note_finished()?;
         result
@@ -220,18 +192,18 @@ impl Solver {
     ///
     /// # Errors
     /// As [`Solver::step_unless`].
-    pub fn follow(&mut self) -> Result<(), TrainError> {
+    pub fn follow(&mut self) -> Result<(), NetError> {
         while !self.running.group().has_ended() {
             match self.step_unless(&Stop::default()) {
                 // What it waited for was no iteration.
-                Err(TrainError::Rank(_)) if self.running.group().has_ended() => {}
+                Err(NetError::Rank(_)) if self.running.group().has_ended() => {}
                 result => drop(result?),
             }
         }
         Ok(())
     }
 
-    fn try_step(&mut self, stop: &Stop) -> Result<Option<StepReport>, TrainError> {
+    fn try_step(&mut self, stop: &Stop) -> Result<Option<StepReport>, NetError> {
         let (iteration, rate) = (self.iteration, self.spec.rate(self.iteration));
         let (parts, group) = (self.spec.iter_size as u64, self.running.group().clone());
         let Share { rank, ranks } = self.spec.share;
@@ -251,7 +223,7 @@ impl Solver {
         if !loss.is_finite() {
             // All ranks have found that; one may know better why.
             group.sum(&mut [0.0f64])?;
-            return Err(TrainError::Diverged { loss, iteration });
+            return Err(NetError::Diverged { loss, iteration });
         }
         self.iteration += 1;
         self.recent.push_back(loss);

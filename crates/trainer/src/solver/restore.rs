@@ -1,7 +1,7 @@
 //! Snapshots of a training, and resuming from one bit by bit; and going back to the end of the last finished iteration,
 //! where one cannot be finished.
 
-use super::{Solver, TrainError};
+use super::Solver;
 use crate::net::{Net, graph::Param, layout::ParamSpans};
 use crate::snapshot::{
     CLASSES, CopiedWeights, NamedTensor, SolverState, Tensors, Weights, fingerprint, load_solver_state,
@@ -67,7 +67,7 @@ impl Solver {
     ///
     /// # Errors
     /// Files that are missing, damaged, of another net or of another seed; then nothing has changed.
-    pub fn restore(&mut self, path: &Path) -> Result<(), TrainError> {
+    pub fn restore(&mut self, path: &Path) -> Result<(), NetError> {
         let (state, history) = load_solver_state(path)?;
         let weights = load_weights(&path.with_file_name(&state.weights))?;
         state.check(path, &self.fingerprint(), (method_name(self.spec.method), self.seed), &weights)?;
@@ -83,14 +83,14 @@ impl Solver {
         self.iteration = state.iteration;
         self.restore_counters(&state.counters);
         set_positions(&mut self.running.nets, &state.data_positions);
-        Ok(self.note_finished()?)
+        self.note_finished()
     }
 
     /// Starts from weights of other trainings, which are copied by the names of layers.
     ///
     /// # Errors
     /// As [`Execution::load_weights`].
-    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, TrainError> {
+    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, NetError> {
         let copied = self.running.load_weights(weights)?;
         self.note_finished()?;
         Ok(copied)

@@ -1,6 +1,6 @@
 //! Testing what is trained, on the way.
 
-use super::{Solver, TrainError};
+use super::Solver;
 use crate::run::{Execution, MiniBatch};
 use crate::{error::NetError, stop::Stop};
 use serde::Serialize;
@@ -38,7 +38,7 @@ impl Solver {
         index: usize,
         stop: &Stop,
         mut observe: impl FnMut(usize),
-    ) -> Result<Option<Vec<TestOutput>>, TrainError> {
+    ) -> Result<Option<Vec<TestOutput>>, NetError> {
         let iterations = self.spec.tests[index].iterations;
         let result = self.running.test(index + 1, iterations, stop, |_, number, _| {
             observe(number);

@@ -73,7 +73,7 @@ fn a_plan_for_a_budget_fits_it_and_more_memory_is_never_slower() {
             (0..=40).map(|index| Bytes(smallest.0 + index * step)).chain([Bytes(enough.0 - 64), enough])
         {
             let plan = plan_in(&room, &kernels, &table, budget);
-            net.install(&plan).unwrap();
+            net.install(&plan, true).unwrap();
             let arena = RunLayout::new(&[&net], with_history).report.arena;
             assert!(arena <= budget, "{arena} is more than {budget}");
             if budget < enough {

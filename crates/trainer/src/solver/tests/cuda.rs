@@ -200,7 +200,7 @@ fn a_label_that_is_no_class_is_named_with_its_sample() {
 fn a_loss_that_is_no_number_ends_the_training() {
     let mut solver = start_on(&gpu(), solver(&plain(8), "base_lr: 1e30 lr_policy: 'fixed'"));
     let error = (0..9).find_map(|_| solver.step().err()).expect("such a rate diverges");
-    assert!(matches!(error, super::TrainError::Diverged { iteration: 1.., .. }), "{error}");
+    assert!(matches!(error, crate::NetError::Diverged { iteration: 1.., .. }), "{error}");
 }
 
 /// Names the folder of the snapshots to the process in which the GPU fails.
@@ -235,7 +235,7 @@ fn fail_in(folder: &Path) {
     losses(&mut solver, 2);
     solver.snapshot().unwrap();
     let Device::Cuda(cuda) = &device else { unreachable!("it is a GPU") };
-    cuda.break_down();
+    tensor::testing::break_down(cuda);
     let error = (0..2).find_map(|_| solver.step().err()).expect("the GPU has failed").to_string();
     assert!(!error.contains('\n'), "{error}");
     assert!(solver.step().is_err() && solver.snapshot().is_err() && solver.parameter("conv1.0").is_none());

@@ -10,7 +10,8 @@ mod ranks;
 mod resume;
 mod update;
 
-use super::{Solver, TestOutput, TrainError, Training};
+use super::{Solver, TestOutput, Training};
+use crate::NetError;
 use crate::spec::{NetSpec, Phase, SolverSpec};
 use crate::testing::{Forced, plan_options, quick_profile, root};
 use crate::{layers::BuildOptions, net::Net, planning::Planning, run::NetRun, stop::Stop};
@@ -116,12 +117,12 @@ impl Prepared {
         &self.run.plans
     }
 
-    fn start(self) -> Result<Solver, TrainError> {
+    fn start(self) -> Result<Solver, NetError> {
         self.training.start(self.run)
     }
 }
 
-fn build(spec: SolverSpec, device: &Device) -> Result<(Training, Vec<Net>), TrainError> {
+fn build(spec: SolverSpec, device: &Device) -> Result<(Training, Vec<Net>), NetError> {
     let options = BuildOptions { device: device.clone(), seed: 1, synthetic: None };
     Training::build(spec, &options, None)
 }
@@ -245,7 +246,7 @@ fn a_label_that_is_no_class_of_an_accuracy_is_refused_at_once() {
 fn a_loss_that_is_no_number_ends_the_training() {
     let mut solver = start(solver(&plain(8), "base_lr: 1e30 lr_policy: 'fixed'"));
     let error = (0..9).find_map(|_| solver.step().err()).expect("such a rate diverges");
-    assert!(matches!(error, TrainError::Diverged { iteration: 1.., .. }), "{error}");
+    assert!(matches!(error, NetError::Diverged { iteration: 1.., .. }), "{error}");
 }
 
 #[test]

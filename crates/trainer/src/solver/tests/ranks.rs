@@ -5,7 +5,7 @@ use super::{
     planned, solver, start, start_on,
 };
 use crate::testing::{Forced, plan_options};
-use crate::{group::Launched, snapshot::state_path, solver::TrainError, spec::SolverSpec, stop::Stop};
+use crate::{NetError, group::Launched, snapshot::state_path, spec::SolverSpec, stop::Stop};
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use std::{sync::atomic::Ordering, thread};
 use tensor::{Cpu, Device, cuda::probe};
@@ -19,7 +19,7 @@ fn together<T: Send>(
     spec: &SolverSpec,
     prepare: impl Fn(&mut Solver) + Sync,
     lead: impl FnOnce(&mut Solver) -> T + Send,
-) -> (T, Vec<Result<Weights, TrainError>>) {
+) -> (T, Vec<Result<Weights, NetError>>) {
     let mut ranks = Launched::here(devices.len()).unwrap().into_iter().zip(devices);
     let start = |(rank, device): (Launched, &Device)| {
         let group = rank.join().unwrap();
@@ -44,7 +44,7 @@ fn together<T: Send>(
         let others: Vec<_> = ranks.map(follow).collect();
         let (mut solver, group) = start(first);
         let led = lead(&mut solver);
-        group.finish(Ok::<(), TrainError>(()));
+        group.finish(Ok::<(), NetError>(()));
         (led, others.into_iter().map(|other| other.join().unwrap()).collect())
     })
 }
@@ -144,8 +144,8 @@ fn ranks_that_diverge_say_so() {
     let spec = solver(&plain(4), "base_lr: 1e30 lr_policy: 'fixed'");
     let lead = |solver: &mut Solver| (0..9).find_map(|_| solver.step().err()).expect("such a rate diverges");
     let (error, others) = together(&cpus(2), &spec, |_| (), lead);
-    assert!(matches!(error, TrainError::Diverged { iteration: 1.., .. }), "{error}");
-    assert!(matches!(others[0], Err(TrainError::Diverged { .. })), "{:?}", others[0]);
+    assert!(matches!(error, NetError::Diverged { iteration: 1.., .. }), "{error}");
+    assert!(matches!(others[0], Err(NetError::Diverged { .. })), "{:?}", others[0]);
 }
 
 /// A mini-batch that rank 0 gives up all give up.
