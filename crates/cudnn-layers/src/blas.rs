@@ -133,8 +133,6 @@ impl Cublas {
 }
 
 impl Library for Cublas {
-    type Error = CudaError;
-
     fn new(stream: &Stream) -> Result<Self, CudaError> {
         // SAFETY: loading a library runs its initialisers; cuBLAS's have no requirements of their loader.
         if !unsafe { sys::is_culib_present() } {

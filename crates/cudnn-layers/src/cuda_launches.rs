@@ -2,7 +2,7 @@
 
 use crate::AxisExtents;
 use bytemuck::{Pod, Zeroable};
-use tensor::cuda::{Arg, Cuda, Grid, Source};
+use tensor::cuda::{Cuda, Grid};
 use tensor::{Accumulate, ElementType, Out, View, ViewMut};
 
 /// `THREADS` and `TILE` of `common.cuh`.
@@ -190,30 +190,18 @@ fn parts(multiprocessors: u32, extents: &AxisExtents) -> u32 {
     wanted.min(extents.per_index() / BLOCK_LEN).clamp(1, extents.outer.clamp(1, 1024)) as u32
 }
 
-/// Launches `sums(args.., double* partials)`, which adds up at most two sums for each channel by `sum_channels`.
-///
-/// # Safety
-/// As [`Cuda::launch`].
+/// The `partials` for a CUDA kernel that adds up at most two sums for each channel by `sum_channels`.
 ///
 /// # Panics
-/// If `scratch` has no room for the partial sums.
-pub(crate) unsafe fn launch_sums(
-    cuda: &Cuda,
-    source: &'static Source,
-    sums: &'static str,
-    (extents, grid): (&AxisExtents, Grid),
-    scratch: ViewMut<'_>,
-    args: &[Arg<'_>],
-) {
+/// If `scratch` has no room for them.
+pub(crate) fn partials(scratch: &ViewMut<'_>, extents: &AxisExtents, grid: Grid) -> u64 {
     let [counters, parts, _] = grid.blocks;
-    let partials = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
+    let len = if parts == 1 { 0 } else { 2 * extents.axis * parts as usize };
     assert!(
-        partials * size_of::<f64>() <= scratch.byte_len() && (parts == 1 || counters <= COUNTERS),
+        len * size_of::<f64>() <= scratch.byte_len() && (parts == 1 || counters <= COUNTERS),
         "scratch memory and counters for {parts} parts of {extents:?}"
     );
-    let args = [args, &[Arg::from(scratch.address::<u8>())]].concat();
-    // SAFETY: as the caller promises; the partial sums have their places.
-    unsafe { cuda.launch(source, sums, grid, &args) };
+    scratch.address::<u8>()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! What tests share: comparisons and tolerances, and, from their own rooms, random operands and what verifying allows.
+//! What tests share: comparisons and tolerances, a GPU's failure, and, from their own rooms, random operands and what
+//! verifying allows.
 
+use crate::cuda::{Cuda, Grid, Source};
 pub use crate::{rng::random, tolerance::distance_tolerance};
 
 /// Largest absolute difference divided by the largest absolute reference value.
@@ -45,6 +47,16 @@ pub const COMPARABLE_ERROR: f32 = 1e-4;
 /// random signs of sqrt(50) * 5 * 4 * `max_error`, rounded up for unlucky draws.
 pub fn difference_tolerance(max_error: f32) -> f64 {
     200.0 * f64::from(max_error)
+}
+
+static TRAP: Source =
+    Source { name: "trap.cu", text: &["extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n"] };
+
+/// Launches a CUDA kernel that fails for good: whatever this process asks of the GPU afterwards is an error, as if the
+/// GPU were lost. Other processes notice nothing.
+pub fn break_down(cuda: &Cuda) {
+    // SAFETY: the kernel has no parameters and touches no memory.
+    unsafe { cuda.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use super::{AffineGradients, BatchNorm, RunningSums, Statistics};
 use crate::AxisExtents;
 use crate::cuda_launches::{
-    Divisor, Extents, Grids, SUM_THREADS, add, destination, launch, launch_sums, numbers, of_channels,
-    sources, threads,
+    Divisor, Extents, Grids, SUM_THREADS, add, destination, launch, numbers, of_channels, partials, sources,
+    threads,
 };
 use bytemuck::{Pod, Zeroable};
-use tensor::cuda::{Arg, Cuda, Grid};
+use tensor::cuda::{Cuda, Grid};
 use tensor::{Format, Out, PoolGeometry, View, ViewMut};
 
 sources!("batch_norm.cu");
@@ -119,20 +119,18 @@ impl Pass {
         cuda.scratch(|mut scratch| {
             // The planes of all channels, two elements each, and partial sums behind them.
             self.planes = scratch.take(Format::F32, 2 * extents.axis).address::<f32>();
-            let sum = |name, scratch| {
-                let args = [Arg::from(&self)];
+            let sum = |name| {
+                let partials = partials(&scratch, extents, grids.sums);
                 // SAFETY: `name(Pass pass, double* partials)`, and as the caller promises; the scratch memory has room
-                // for the planes.
-                unsafe { launch_sums(cuda, &SOURCES[place], name, (extents, grids.sums), scratch, &args) };
+                // for the planes and the partial sums.
+                unsafe { launch!(cuda, place, name, grids.sums, [&self, partials]) };
             };
             match channel_grid(extents) {
-                _ if extents.inner == 1 => {
-                    sum(if self.windows.count == 0 { by_channel } else { pooled }, scratch)
-                }
+                _ if extents.inner == 1 => sum(if self.windows.count == 0 { by_channel } else { pooled }),
                 // SAFETY: as above; where a channel has one block, there are no partial sums.
                 Some(grid) => unsafe { launch!(cuda, place, by_channel, grid, [&self, 0u64]) },
                 None => {
-                    sum(sums, scratch);
+                    sum(sums);
                     // SAFETY: `map(Pass pass)`, and as the caller promises.
                     unsafe { launch!(cuda, place, map, grids.map, [&self]) };
                 }

@@ -22,12 +22,9 @@ pub enum ConvError {
         /// Samples of the call.
         samples: usize,
         /// What failed.
-        source: CudnnError,
+        source: CudaError,
     },
-    /// cuDNN could not be started.
-    #[error(transparent)]
-    Cudnn(#[from] CudnnError),
-    /// The GPU failed.
+    /// The GPU failed, or cuDNN could not be started.
     #[error(transparent)]
     Cuda(#[from] CudaError),
     /// There is not enough memory.
@@ -35,38 +32,11 @@ pub enum ConvError {
     Memory(#[from] MemoryError),
 }
 
-/// Why cuDNN did not do what it was asked to.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CudnnError {
-    /// A call failed.
-    #[error("{call} failed: {detail}")]
-    Call {
-        /// The function's name.
-        call: &'static str,
-        /// The status that it returned.
-        status: u32,
-        /// cuDNN's name of the status and, in parentheses, what else it says of it.
-        detail: String,
-    },
-    /// The device failed before cuDNN was called, or the installed cuDNN lacks what is called.
-    #[error(transparent)]
-    Cuda(#[from] CudaError),
-}
-
-impl CudnnError {
-    /// Whether cuDNN works, but does not offer this: the algorithm does not apply to the geometry, or a tensor is
-    /// larger than it can handle.
-    pub fn is_unsupported(&self) -> bool {
-        // 3000 to 3999 are the reasons for which something is not supported.
-        matches!(self, CudnnError::Call { status, .. } if (3000..4000).contains(status))
-    }
-
-    /// Whether cuDNN was asked for something that it does not know, such as an engine of another version.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn is_bad_parameter(&self) -> bool {
-        matches!(self, CudnnError::Call { status, .. } if (2000..3000).contains(status))
-    }
+/// Whether cuDNN works, but does not offer this: the algorithm does not apply to the geometry, or a tensor is larger
+/// than it can handle.
+pub(crate) fn is_unsupported(error: &CudaError) -> bool {
+    // 3000 to 3999 are the reasons for which something is not supported.
+    matches!(error.status, Some(3000..4000))
 }
 
 #[cfg(all(test, feature = "cuda"))]
@@ -76,15 +46,15 @@ mod tests {
     #[test]
     fn only_what_cudnn_does_not_offer_is_unsupported() {
         use cudarc::cudnn::sys::cudnnStatus_t::*;
-        let error = |status| CudnnError::Call {
-            call: "cudnnX",
-            status: status as u32,
-            detail: format!("{status:?} (why)"),
+        let unsupported = |status| {
+            let mut error = CudaError::new("cudnnX", "why");
+            error.status = Some(status as u32);
+            is_unsupported(&error)
         };
-        assert!(error(CUDNN_STATUS_NOT_SUPPORTED).is_unsupported());
-        assert!(error(CUDNN_STATUS_NOT_SUPPORTED_SHAPE).is_unsupported());
-        assert!(!error(CUDNN_STATUS_EXECUTION_FAILED).is_unsupported());
-        assert!(!error(CUDNN_STATUS_BAD_PARAM).is_unsupported());
-        assert_eq!(error(CUDNN_STATUS_BAD_PARAM).to_string(), "cudnnX failed: CUDNN_STATUS_BAD_PARAM (why)");
+        assert!(unsupported(CUDNN_STATUS_NOT_SUPPORTED));
+        assert!(unsupported(CUDNN_STATUS_NOT_SUPPORTED_SHAPE));
+        assert!(!unsupported(CUDNN_STATUS_EXECUTION_FAILED));
+        assert!(!unsupported(CUDNN_STATUS_BAD_PARAM));
+        assert!(!is_unsupported(&CudaError::new("cudnnX", "the installed cuDNN does not have it")));
     }
 }

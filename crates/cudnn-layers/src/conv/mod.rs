@@ -30,7 +30,7 @@ pub mod verify;
 
 pub use backend::{candidates, find};
 pub use convolver::{Convolver, Facts};
-pub use error::{ConvError, CudnnError};
+pub use error::ConvError;
 pub use operands::operand_lens;
 pub use parallel::ParallelProfiler;
 pub use planner::ConvOp;

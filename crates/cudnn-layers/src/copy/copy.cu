@@ -1,9 +1,8 @@
 // Copies of rows that lie apart. A dense copy has one row.
 
-/// As `Rows` of cuda.rs fills it: elements in all, distances between the source's and the destination's rows, and
-/// the elements of a row.
+/// Distances between the source's and the destination's rows, and the elements of a row.
 struct Rows {
-    u64 len, from_stride, to_stride;
+    u64 from_stride, to_stride;
     Divisor width;
 
     __device__ __forceinline__ u64 from(u64 i) const { return i + width.divide(i) * (from_stride - width.divisor); }
@@ -13,13 +12,13 @@ struct Rows {
     }
 };
 
-extern "C" __global__ void copy_rows(Rows rows, const real* x, real* y, int add) {
-    map({x}, y, add, rows.len, [](const float (&in)[1], u64) { return in[0]; }, rows);
+extern "C" __global__ void copy_rows(u64 len, u64 from_stride, u64 to_stride, Divisor width, const real* x, real* y,
+                                     int add) {
+    map({x}, y, add, len, [](const float (&in)[1], u64) { return in[0]; }, Rows{from_stride, to_stride, width});
 }
 
-/// The source of a blob of `outer x columns x rows` elements is one of `outer x rows x columns`.
+/// The source of a blob of samples of `columns x rows` elements is one of `rows x columns`.
 struct Transposed {
-    u64 outer;
     Divisor rows, columns;
 
     __device__ __forceinline__ u64 from(u64 i) const {
@@ -32,9 +31,8 @@ struct Transposed {
 };
 
 #define TRANSPOSE(name, From, To)                                                                                      \
-    extern "C" __global__ void name(Transposed places, const From* x, To* y, int add) {                                \
-        u64 len = places.outer * places.rows.divisor * places.columns.divisor;                                         \
-        map({x}, y, add, len, [](const float(&in)[1], u64) { return in[0]; }, places);                                 \
+    extern "C" __global__ void name(u64 len, Divisor rows, Divisor columns, const From* x, To* y, int add) {           \
+        map({x}, y, add, len, [](const float(&in)[1], u64) { return in[0]; }, Transposed{rows, columns});              \
     }
 
 TRANSPOSE(transpose_blob, real, real)

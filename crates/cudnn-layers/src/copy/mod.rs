@@ -50,7 +50,7 @@ pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: Out<'_>) {
     let blob = TensorType::f32(dims);
     assert_eq!([x.len(), y.to.len()], [blob.count(); 2], "lengths of a blob of {blob}");
     let [from, to] = [x.format(), y.to.format()].map(|format| blob.in_format(format).format().layout);
-    let (outer, channels, pixels) = (blob.n(), blob.c(), blob.spatial());
+    let (channels, pixels) = (blob.c(), blob.spatial());
     let [rows, columns] = match (from, to) {
         (AxisOrder::Nchw, AxisOrder::Nhwc) => [channels, pixels],
         (AxisOrder::Nhwc, AxisOrder::Nchw) => [pixels, channels],
@@ -64,7 +64,7 @@ pub fn convert(device: &Device, dims: &[usize], x: View<'_>, y: Out<'_>) {
             assert_eq!(from, to, "the processor knows one order");
             copy(device, x, y);
         }
-        Device::Cuda(cuda) => cuda::convert(cuda, [outer, rows, columns], x, y),
+        Device::Cuda(cuda) => cuda::convert(cuda, [rows, columns], x, y),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls of cuDNN, each with its status turned into an error that names the call.
 
-use super::{CudnnError, Result};
+use super::Result;
 use crate::status_call::{StatusName, status_name};
 use cudarc::cudnn::sys;
 use std::ffi::{CStr, c_uint};
@@ -18,11 +18,14 @@ macro_rules! call {
 pub(super) use call;
 
 pub(super) fn check(call: &'static str, status: Option<c_uint>) -> Result<()> {
-    match status {
-        Some(0) => Ok(()),
-        Some(status) => Err(CudnnError::Call { call, status, detail: name(status) + &last_error() }),
-        None => Err(CudaError::new(call, "the installed cuDNN does not have it").into()),
-    }
+    let reason = match status {
+        Some(0) => return Ok(()),
+        Some(status) => name(status) + &last_error(),
+        None => "the installed cuDNN does not have it".to_owned(),
+    };
+    let mut error = CudaError::new(call, reason);
+    error.status = status;
+    Err(error)
 }
 
 fn name(status: c_uint) -> String {

@@ -97,8 +97,7 @@ impl Descriptor {
     /// The value of an attribute that has one.
     pub(super) fn get_one<T: Value>(&self, name: Name) -> Result<T> {
         let value = self.get(name)?.first().copied();
-        let none = || CudaError::new("asking cuDNN about an engine", "an attribute has no value").into();
-        value.ok_or_else(none)
+        value.ok_or_else(|| CudaError::new("asking cuDNN about an engine", "an attribute has no value"))
     }
 
     /// The objects of this kind that are the values of an attribute, `most` at most. They must not outlive `self`.

@@ -1,7 +1,7 @@
 //! The handle of cuDNN that a device keeps.
 
+use super::Result;
 use super::api::{call, version, version_name};
-use super::{CudnnError, Result};
 use cudarc::cudnn::sys;
 use tensor::cuda::{Cuda, CudaError, Library, Stream};
 
@@ -32,15 +32,13 @@ pub(crate) fn with<R>(cuda: &Cuda, work: impl FnOnce(sys::cudnnHandle_t) -> Resu
 }
 
 impl Library for Handle {
-    type Error = CudnnError;
-
     fn new(stream: &Stream) -> Result<Self> {
         stream.bind()?;
         let found = version();
         if found < OLDEST {
             let [found, oldest] = [found, OLDEST].map(version_name);
             let reason = format!("version {found} is installed, and {oldest} is needed");
-            return Err(CudaError::new("starting cuDNN", reason).into());
+            return Err(CudaError::new("starting cuDNN", reason));
         }
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address of a handle is written to.

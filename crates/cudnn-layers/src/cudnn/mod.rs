@@ -10,10 +10,10 @@ mod engine;
 mod graph;
 mod handle;
 
-use crate::conv::CudnnError;
 pub(crate) use engine::{Engine, EngineFacts};
 pub(crate) use graph::{ConvGraph, Convolution, EngineConfig, FALLBACK, LIKELY};
 pub use handle::versions;
 pub(crate) use handle::{SMALL_WORKSPACE, with};
+use tensor::cuda::CudaError;
 
-type Result<T, E = CudnnError> = std::result::Result<T, E>;
+type Result<T, E = CudaError> = std::result::Result<T, E>;

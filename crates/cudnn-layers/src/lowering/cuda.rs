@@ -1,34 +1,14 @@
 //! Images as matrices and back, and sums of what is computed for each sample, in NCHW and single precision.
 
 use crate::cuda_launches::{Divisor, add, launch, sources, threads};
-use bytemuck::{Pod, Zeroable};
 use tensor::{ConvGeometry, Out, View, ViewMut, cuda::Cuda};
 
 sources!("lowering.cu");
 
 /// `Lowering` of `lowering.cu`.
-#[derive(Clone, Copy, Zeroable, Pod)]
-#[repr(C)]
-struct Lowering {
-    len: u64,
-    height: Divisor,
-    width: Divisor,
-    extents: [[i32; 2]; 6],
-}
-
-impl Lowering {
-    /// With a thread for each element of `len` in planes of `[height, width]`.
-    fn new(g: &ConvGeometry, len: usize, [height, width]: [usize; 2]) -> Self {
-        let y = [g.out_h(), g.out_w()];
-        let extents = [[g.h, g.w], [g.r, g.s], y, g.pad, g.stride, g.dilation];
-        let extent = |extent: usize| i32::try_from(extent).expect("padded images have extents of 31 bits");
-        Self {
-            len: len as u64,
-            height: Divisor::new(height, len),
-            width: Divisor::new(width, len),
-            extents: extents.map(|pair| pair.map(extent)),
-        }
-    }
+fn lowering(g: &ConvGeometry) -> [[i32; 2]; 6] {
+    let extent = |extent: usize| i32::try_from(extent).expect("padded images have extents of 31 bits");
+    [[g.h, g.w], [g.r, g.s], [g.out_h(), g.out_w()], g.pad, g.stride, g.dilation].map(|pair| pair.map(extent))
 }
 
 fn lowered_len(g: &ConvGeometry) -> usize {
@@ -42,10 +22,11 @@ fn lowered_len(g: &ConvGeometry) -> usize {
 pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>) {
     assert_eq!((x.len(), to.len()), (g.x_len(), lowered_len(g)), "lengths of {g:?}");
     let len = to.len() / (g.r * g.s);
-    let (lowering, grid) = (Lowering::new(g, len, [g.out_h(), g.out_w()]), threads(len));
-    // SAFETY: `im2col(Lowering l, const float* x, float* to)`, a thread for each channel and pixel of y; the lengths
-    // were checked.
-    unsafe { launch!(cuda, 0, "im2col", grid, [&lowering, x, to.as_view()]) };
+    let [height, width] = [g.out_h(), g.out_w()].map(|extent| Divisor::new(extent, len));
+    let (l, to) = (lowering(g), to.as_view());
+    // SAFETY: `im2col(u64 len, Divisor height, Divisor width, Lowering l, const float* x, float* to)`, a thread for
+    // each channel and pixel of y; the lengths were checked.
+    unsafe { launch!(cuda, 0, "im2col", threads(len), [len, &height, &width, &l, x, to]) };
 }
 
 /// The gradient of x from that of the matrices.
@@ -54,10 +35,12 @@ pub(crate) fn im2col(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>
 /// As [`im2col`].
 pub(crate) fn col2im(cuda: &Cuda, g: &ConvGeometry, from: View<'_>, Out { to: dx, accumulate }: Out<'_>) {
     assert_eq!((from.len(), dx.len()), (lowered_len(g), g.x_len()), "lengths of {g:?}");
-    let (lowering, grid) = (Lowering::new(g, dx.len(), [g.h, g.w]), threads(dx.len()));
-    // SAFETY: `col2im(Lowering l, const float* from, float* dx, int add)`, a thread for each element of `dx`; the
-    // lengths were checked.
-    unsafe { launch!(cuda, 0, "col2im", grid, [&lowering, from, dx.as_view(), add(accumulate)]) };
+    let len = dx.len();
+    let [height, width] = [g.h, g.w].map(|extent| Divisor::new(extent, len));
+    let (l, dx, add) = (lowering(g), dx.as_view(), add(accumulate));
+    // SAFETY: `col2im(u64 len, Divisor height, Divisor width, Lowering l, const float* from, float* dx, int add)`, a
+    // thread for each element of `dx`; the lengths were checked.
+    unsafe { launch!(cuda, 0, "col2im", threads(len), [len, &height, &width, &l, from, dx, add]) };
 }
 
 /// Adds up `terms`, each as long as the sum.

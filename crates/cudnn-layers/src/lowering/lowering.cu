@@ -1,26 +1,24 @@
 // Images as matrices that a filter can be multiplied with, in NCHW and single precision.
 
-/// As `Lowering::new` of cuda.rs fills it: extents of image, filter and y, padding, strides, dilation. A thread has an
-/// element of one of the planes that `height` and `width` are of.
+/// As `lowering` of cuda.rs fills it: extents of image, filter and y, padding, strides, dilation.
 struct Lowering {
-    u64 len;
-    Divisor height, width;
     int h, w, r, s, out_h, out_w, top, left, down, right, below, beside;
-
-    __device__ __forceinline__ u64 place(u64 at, int& row, int& column) const {
-        u64 line = width.divide(at), plane = height.divide(line);
-        row = int(line - plane * height.divisor);
-        column = int(at - line * width.divisor);
-        return plane;
-    }
 };
 
+/// The plane of an element, and where it lies there.
+__device__ __forceinline__ u64 place(u64 at, Divisor height, Divisor width, int& row, int& column) {
+    u64 line = width.divide(at), plane = height.divide(line);
+    row = int(line - plane * height.divisor);
+    column = int(at - line * width.divisor);
+    return plane;
+}
+
 /// Of every channel a row for each tap of the filter: what that tap sees, for all pixels of y.
-extern "C" __global__ void im2col(Lowering l, const float* x, float* to) {
+extern "C" __global__ void im2col(u64 len, Divisor height, Divisor width, Lowering l, const float* x, float* to) {
     u64 at = grid_start();
-    if (at >= l.len) return;
+    if (at >= len) return;
     int row, column;
-    u64 plane = l.place(at, row, column), pixels = u64(l.out_h) * l.out_w;
+    u64 plane = place(at, height, width, row, column), pixels = u64(l.out_h) * l.out_w;
     const float* image = x + plane * l.h * l.w;
     float* tap = to + plane * l.r * l.s * pixels + at - plane * pixels;
     for (int i = 0; i < l.r; i++) {
@@ -34,11 +32,12 @@ extern "C" __global__ void im2col(Lowering l, const float* x, float* to) {
 }
 
 /// The other way: a pixel of the image gets the sum of what all taps saw there.
-extern "C" __global__ void col2im(Lowering l, const float* from, float* dx, int add) {
+extern "C" __global__ void col2im(u64 len, Divisor height, Divisor width, Lowering l, const float* from,
+                                  float* dx, int add) {
     u64 at = grid_start();
-    if (at >= l.len) return;
+    if (at >= len) return;
     int row, column;
-    u64 plane = l.place(at, row, column), pixels = u64(l.out_h) * l.out_w;
+    u64 plane = place(at, height, width, row, column), pixels = u64(l.out_h) * l.out_w;
     const float* taps = from + plane * l.r * l.s * pixels;
     float sum = 0;
     for (int i = 0; i < l.r; i++) {

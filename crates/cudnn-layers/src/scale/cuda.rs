@@ -2,9 +2,8 @@
 
 use super::{Affine, AffineGradients};
 use crate::AxisExtents;
-use crate::cuda_launches::{Extents, add, destination, launch, launch_sums, numbers, of_channels, sources};
-use tensor::cuda::{Arg, Cuda};
-use tensor::{Accumulate, Out, View};
+use crate::cuda_launches::{Extents, add, destination, launch, numbers, of_channels, partials, sources};
+use tensor::{Accumulate, Out, View, cuda::Cuda};
 
 sources!("scale.cu");
 
@@ -32,18 +31,16 @@ pub(super) fn backward_affine(
     dy: View<'_>,
     gradients: AffineGradients<'_>,
 ) {
-    let [gamma, beta] = [&gradients.gamma, &gradients.beta].map(destination);
-    let device_extents = Extents::new(extents);
-    let addresses = [x.numbers(), dy.numbers(), gamma.0, beta.0].map(Arg::from);
-    let args = [&[Arg::from(&device_extents)], &addresses[..], &[gamma.1, beta.1].map(Arg::from)].concat();
+    let [(gamma, add_gamma), (beta, add_beta)] = [&gradients.gamma, &gradients.beta].map(destination);
     let (place, grids) = of_channels(cuda, &[Some(x), Some(dy)], extents);
+    let (e, x, dy) = (Extents::new(extents), x.numbers(), dy.numbers());
     cuda.scratch(|scratch| {
+        let (sums, grid) = ("scale_backward_affine", grids.sums);
+        let partials = partials(&scratch, extents, grid);
         // SAFETY: `scale_backward_affine(Extents extents, const real* x, const real* dy, float* gamma, float* beta, int
         // add_gamma, int add_beta, double* partials)`, which adds up two sums for each channel, where gamma and beta
-        // may be null; the contract has checked the lengths.
-        unsafe {
-            launch_sums(cuda, &SOURCES[place], "scale_backward_affine", (extents, grids.sums), scratch, &args)
-        };
+        // may be null; the contract has checked the lengths, and the partial sums have their places.
+        unsafe { launch!(cuda, place, sums, grid, [&e, x, dy, gamma, beta, add_gamma, add_beta, partials]) };
     });
 }
 
@@ -55,14 +52,15 @@ pub(crate) fn backward_bias(
     dy: View<'_>,
     db: Out<'_>,
 ) {
-    let ((place, grids), device_extents) =
-        (of_channels(cuda, &[y, Some(dy)], extents), Extents::new(extents));
-    let addresses = [numbers(y), dy.numbers(), passed.unwrap_or(0), db.to.address::<f32>()].map(Arg::from);
-    let args = [&[Arg::from(&device_extents)], &addresses[..], &[Arg::from(add(db.accumulate))]].concat();
+    let (place, grids) = of_channels(cuda, &[y, Some(dy)], extents);
+    let (e, y, dy, passed) = (Extents::new(extents), numbers(y), dy.numbers(), passed.unwrap_or(0));
+    let (db, add) = (db.to.address::<f32>(), add(db.accumulate));
     cuda.scratch(|scratch| {
+        let partials = partials(&scratch, extents, grids.sums);
         // SAFETY: `bias_backward(Extents extents, const real* y, const real* dy, real* passed, float* db, int add,
         // double* partials)`, which adds up one sum for each channel, where y and passed may be null; the contract has
-        // checked the lengths, and hands over what is exclusively its own as `passed`.
-        unsafe { launch_sums(cuda, &SOURCES[place], "bias_backward", (extents, grids.sums), scratch, &args) };
+        // checked the lengths, and hands over what is exclusively its own as `passed`, and the partial sums have their
+        // places.
+        unsafe { launch!(cuda, place, "bias_backward", grids.sums, [&e, y, dy, passed, db, add, partials]) };
     });
 }

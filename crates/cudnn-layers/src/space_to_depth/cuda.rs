@@ -59,27 +59,17 @@ pub(super) fn images_to_blocks(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: V
 }
 
 /// `Taps` of `space_to_depth.cu`.
-#[derive(Clone, Copy, Zeroable, Pod)]
-#[repr(C)]
-struct Taps {
-    filter: [u32; 4],
-    deep: [u32; 4],
-    stride: [u32; 2],
-}
-
-impl Taps {
-    fn new(g: &ConvGeometry, deep: &ConvGeometry) -> Self {
-        let extent = |extent: usize| u32::try_from(extent).expect("extents of filters fit in 32 bits");
-        let filter = [g.k, g.c, g.r, g.s].map(extent);
-        Self { filter, deep: [deep.k, deep.r, deep.s, deep.c].map(extent), stride: g.stride.map(extent) }
-    }
+fn taps(g: &ConvGeometry, deep: &ConvGeometry) -> [u32; 10] {
+    let [down, right] = g.stride;
+    [g.k, g.c, g.r, g.s, deep.k, deep.r, deep.s, deep.c, down, right]
+        .map(|extent| u32::try_from(extent).expect("extents of filters fit in 32 bits"))
 }
 
 /// Makes w' of w.
 pub(crate) fn filter_to_depth((cuda, [g, deep], order): Deepened<'_>, w: View<'_>, to: ViewMut<'_>) {
     let len = deep.w_len();
     assert_eq!((w.len(), to.len()), (g.w_len(), len), "lengths of {g:?} and {deep:?}");
-    let (place, from, taps) = (place(w, order), w.numbers(), Taps::new(g, deep));
+    let (place, from, taps) = (place(w, order), w.numbers(), taps(g, deep));
     // SAFETY: `filter_to_depth(Taps taps, const real* w, real* to)`, a thread for each element of `to`; the lengths
     // were checked.
     unsafe { launch!(cuda, place, "filter_to_depth", threads(len), [&taps, from, to.numbers()]) };
@@ -89,7 +79,7 @@ pub(crate) fn filter_to_depth((cuda, [g, deep], order): Deepened<'_>, w: View<'_
 pub(crate) fn gradient_from_depth((cuda, [g, deep], order): Deepened<'_>, dw: View<'_>, out: Out<'_>) {
     let len = g.w_len();
     assert_eq!((dw.len(), out.to.len()), (deep.w_len(), len), "lengths of {g:?} and {deep:?}");
-    let (place, from, taps) = (place(dw, order), dw.numbers(), Taps::new(g, deep));
+    let (place, from, taps) = (place(dw, order), dw.numbers(), taps(g, deep));
     let (to, add) = (out.to.address::<f32>(), add(out.accumulate));
     // SAFETY: `gradient_from_depth(Taps taps, const real* dw, float* to, int add)`, a thread for each element of `to`;
     // the lengths were checked.

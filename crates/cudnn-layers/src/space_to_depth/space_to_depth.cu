@@ -64,8 +64,7 @@ extern "C" __global__ void image_to_depth(Blocks b, const real* x, real* to) {
     }
 }
 
-/// As `Taps::new` of cuda.rs fills it: the extents (K, C, R, S) of the filter and (K, R', S', D) of w', and the
-/// strides.
+/// As `taps` of cuda.rs fills it: the extents (K, C, R, S) of the filter and (K, R', S', D) of w', and the strides.
 struct Taps {
     u32 k, c, r, s;
     u32 deep_k, deep_r, deep_s, depth;

@@ -32,11 +32,13 @@ use thiserror::Error;
 pub struct CudaError {
     what: String,
     reason: String,
+    /// The number that cuDNN gives to the reason, if it failed.
+    pub status: Option<u32>,
 }
 
 impl CudaError {
     /// `what` was attempted, and failed for `reason`.
     pub fn new(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { what: what.into(), reason: reason.into() }
+        Self { what: what.into(), reason: reason.into(), status: None }
     }
 }

@@ -59,8 +59,7 @@ never! {
         { pub fn take_fault(&self) -> Option<[u32; 4]> }
         { pub fn is_recording(&self) -> bool }
         { pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[Arg<'_>]) }
-        { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> }
-        { pub fn break_down(&self) };
+        { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> };
     pub Stream
         { pub fn synchronize(&self) -> Done }
         { pub fn wait(&self, _: &Event) -> Done }

@@ -8,7 +8,7 @@
 //! column), all of which are added to the pixels that they were read from. With strides the other algorithms have few taps
 //! for each pixel there. The workspace holds both matrices of one group, so it grows with the micro-batch.
 
-use super::{Operands, Pass, axis::Axis, split};
+use super::{HostOut, Pass, axis::Axis, split};
 use crate::conv::ConvOp;
 use tensor::cpu::{Matrix, gemm};
 use tensor::{Accumulate, ConvGeometry, Cpu, geometry::elements};
@@ -34,11 +34,11 @@ impl Pass for Plain {
         if self.g.stride == [1, 1] { 0 } else { self.g.n * self.g.c * self.g.out_pixels() }
     }
 
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
-        let operands = Operands { a: self.read(cpu, operands.a, workspace), ..operands };
+    fn run(&self, cpu: &Cpu, [a, b]: [&[f32]; 2], out: HostOut<'_>, workspace: &mut [f32]) {
+        let operands = [self.read(cpu, a, workspace), b];
         match self.op {
-            ConvOp::BackwardFilter => self.filter_gradient(cpu, operands, accumulate),
-            _ => self.images(cpu, operands, accumulate),
+            ConvOp::BackwardFilter => self.filter_gradient(cpu, operands, out),
+            _ => self.images(cpu, operands, out),
         }
     }
 }
@@ -66,7 +66,7 @@ impl Plain {
     }
 
     /// A task's output channels do not follow from the number of threads: the library rounds by a product's extents.
-    fn filter_gradient(&self, cpu: &Cpu, Operands { a, b, out }: Operands<'_>, accumulate: Accumulate) {
+    fn filter_gradient(&self, cpu: &Cpu, [a, b]: [&[f32]; 2], (out, accumulate): HostOut<'_>) {
         let (g, [c, k, pixels]) = (&self.g, self.extents());
         let share = (k / 2).clamp(32, 128);
         for (group, dw) in out.chunks_exact_mut(k * c).enumerate() {
@@ -82,7 +82,7 @@ impl Plain {
         }
     }
 
-    fn images(&self, cpu: &Cpu, Operands { a, b, out }: Operands<'_>, accumulate: Accumulate) {
+    fn images(&self, cpu: &Cpu, [a, b]: [&[f32]; 2], (out, accumulate): HostOut<'_>) {
         let (g, [c, k, pixels]) = (&self.g, self.extents());
         let is_forward = self.op == ConvOp::Forward;
         let (rows, terms) = if is_forward { (k, c) } else { (c, k) };
@@ -111,16 +111,16 @@ impl Pass for RollUp {
         self.lens().iter().sum()
     }
 
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+    fn run(&self, cpu: &Cpu, [dy, w]: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         let (g, columns) = (&self.g, self.g.n * self.g.out_pixels());
         let (k, taps) = (g.k / g.groups, g.taps());
         let ([unrolled, matrix], _) = split(workspace, self.lens());
         for group in 0..g.groups {
-            self.take_matrix(cpu, group * k, operands.a, matrix);
-            let w = Matrix::rows(&operands.b[group * k * taps..][..k * taps], taps).t();
+            self.take_matrix(cpu, group * k, dy, matrix);
+            let w = Matrix::rows(&w[group * k * taps..][..k * taps], taps).t();
             let dy = Matrix::rows(matrix, columns);
             gemm(Some(cpu), [taps, columns, k], w, dy, unrolled, columns, Accumulate::Replace);
-            self.roll_up(cpu, group, unrolled, operands.out, accumulate);
+            self.roll_up(cpu, group, unrolled, out, accumulate);
         }
     }
 }

@@ -29,18 +29,11 @@ trait Pass: fmt::Debug + Send + Sync {
     fn prepare(&self, _cpu: &Cpu, _filter: &[f32], _workspace: &mut [f32]) {}
 
     /// As [`Convolver::run`]. The workspace is aligned to a cache line, and may be larger than needed.
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]);
+    fn run(&self, cpu: &Cpu, operands: [&[f32]; 2], out: HostOut<'_>, workspace: &mut [f32]);
 }
 
-/// The operands of one call; which is which, says the table in [`super`].
-struct Operands<'a> {
-    /// `x` or `dy`.
-    a: &'a [f32],
-    /// The filter `w`, or `dy`.
-    b: &'a [f32],
-    /// `y`, `dx` or `dw`.
-    out: &'a mut [f32],
-}
+/// `y`, `dx` or `dw`, and whether to replace it.
+type HostOut<'a> = (&'a mut [f32], Accumulate);
 
 /// Makes an algorithm ready for an operation, a geometry and a number of threads, if it applies.
 type MakePass = fn(ConvOp, &ConvGeometry, usize) -> Option<Box<dyn Pass>>;
@@ -98,9 +91,7 @@ impl Convolver for CpuConvolver {
     }
 
     fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
-        let (out, accumulate) = out.into_host();
-        let operands = Operands { a: a.host(), b: b.host(), out };
-        self.pass.run(&self.cpu, operands, accumulate, floats(workspace));
+        self.pass.run(&self.cpu, [a.host(), b.host()], out.into_host(), floats(workspace));
         Ok(())
     }
 }

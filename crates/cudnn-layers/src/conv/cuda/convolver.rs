@@ -1,13 +1,12 @@
 //! How an engine is run: on operands as they are, or on what is made of them at the beginning of the workspace.
 
-use crate::conv::{ConvError, ConvOp, Convolver, CudnnError, Facts};
+use crate::conv::{ConvError, ConvOp, Convolver, Facts};
 use crate::copy::convert;
 use crate::cudnn::{Engine, EngineConfig, EngineFacts, SMALL_WORKSPACE};
 use crate::space_to_depth::{Deepened, filter_to_depth, gradient_from_depth, image_to_depth};
 use planner::Bytes;
-use tensor::{
-    ALIGNMENT, Accumulate, ConvGeometry, Device, ElementType, Format, Out, View, ViewMut, cuda::Cuda,
-};
+use tensor::cuda::{Cuda, CudaError};
+use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Device, ElementType, Format, Out, View, ViewMut};
 
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
 const DEPTH: &str = "S2D_";
@@ -127,7 +126,7 @@ impl EngineConvolver {
         &self.configs[0].facts
     }
 
-    fn failed(&self, source: CudnnError) -> ConvError {
+    fn failed(&self, source: CudaError) -> ConvError {
         let Facts { ref name, geometry, .. } = self.facts;
         ConvError::Algorithm { algorithm: name.clone(), samples: geometry.n, source }
     }

@@ -6,7 +6,7 @@ mod gemm;
 #[cfg(test)]
 mod tests;
 
-use super::{ConvError, ConvOp, Convolver, CudnnError};
+use super::{ConvError, ConvOp, Convolver};
 use crate::cudnn;
 use crate::space_to_depth::blocks;
 use convolver::EngineConvolver;
@@ -14,7 +14,8 @@ use engines::{Search, refused};
 use gemm::GemmConvolver;
 use planner::Math;
 use std::sync::Arc;
-use tensor::{AxisOrder, ConvGeometry, Format, cuda::Cuda};
+use tensor::cuda::{Cuda, CudaError};
+use tensor::{AxisOrder, ConvGeometry, Format};
 
 /// The algorithms that apply to `subject`, as cuDNN does not have every geometry, and that `math` admits: TF32 admits
 /// single precision too, and to BF16 it makes no difference. With a `name`, only the one of that name. Feature maps are
@@ -41,7 +42,7 @@ fn engine_convolvers(
     (op, geometry, format): (ConvOp, ConvGeometry, Format),
     math: Math,
     name: Option<&str>,
-) -> Result<Vec<EngineConvolver>, CudnnError> {
+) -> Result<Vec<EngineConvolver>, CudaError> {
     let mut found = Vec::new();
     // A strided convolution of few channels runs without stride, too, over blocks of pixels that it makes of x.
     let makes_blocks = op != ConvOp::BackwardData && format.layout == AxisOrder::Nchw;

@@ -1,7 +1,7 @@
 //! Timing calls on a GPU.
 
 use super::{ProfileOptions, Trial, bench::Bench};
-use crate::conv::{ConvError, Convolver};
+use crate::conv::{ConvError, Convolver, error::is_unsupported};
 use planner::{Bytes, Request};
 use std::time::{Duration, Instant};
 use tensor::Arena;
@@ -224,7 +224,7 @@ fn launch(bench: &mut Bench, convolver: &dyn Convolver) -> Result<bool, ConvErro
     let (operands, out, workspace) = bench.next(convolver);
     match convolver.run(operands, out, workspace) {
         Ok(()) => Ok(true),
-        Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => Ok(false),
+        Err(ConvError::Algorithm { source, .. }) if is_unsupported(&source) => Ok(false),
         Err(error) => Err(error),
     }
 }

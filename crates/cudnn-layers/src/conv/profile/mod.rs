@@ -4,7 +4,7 @@ mod bench;
 mod cpu;
 mod cuda;
 
-use super::{ConvError, Convolver, candidates, format, geometry};
+use super::{ConvError, Convolver, candidates, error::is_unsupported, format, geometry};
 use bench::Bench;
 use planner::{Bytes, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -122,7 +122,7 @@ impl ConvProfiler {
                     continue;
                 }
                 match convolver.load() {
-                    Err(ConvError::Algorithm { source, .. }) if source.is_unsupported() => continue,
+                    Err(ConvError::Algorithm { source, .. }) if is_unsupported(&source) => continue,
                     loaded => loaded?,
                 }
                 let of_name = trials.iter().position(|series| series[0].convolver.facts().name == *name);

@@ -14,9 +14,6 @@ const SCRATCH_LEN: usize = 32 << 20;
 /// Most arguments of a CUDA kernel here.
 const MOST_ARGS: usize = 32;
 
-static TRAP: Source =
-    Source { name: "trap.cu", text: &["extern \"C\" __global__ void trap() { asm(\"trap;\"); }\n"] };
-
 /// A GPU in use: its context and the one stream that all work goes through. Clones share both.
 ///
 /// Errors are sticky, as CUDA's own are, most of which show long after the call that caused them: enqueuing work
@@ -45,14 +42,11 @@ struct Shared {
 
 /// A library's handle on one device.
 pub trait Library: Send + Sized + 'static {
-    /// Why it cannot be started.
-    type Error;
-
     /// Starts it, working in `stream`.
     ///
     /// # Errors
     /// The library is missing, too old, or does not work with this device.
-    fn new(stream: &Stream) -> Result<Self, Self::Error>;
+    fn new(stream: &Stream) -> Result<Self, CudaError>;
 }
 
 impl Cuda {
@@ -115,10 +109,10 @@ impl Cuda {
     ///
     /// # Errors
     /// The library could not be started, or what `work` returns.
-    pub fn with_library<T: Library, R, E: From<T::Error>>(
+    pub fn with_library<T: Library, R>(
         &self,
-        work: impl FnOnce(&mut T) -> Result<R, E>,
-    ) -> Result<R, E> {
+        work: impl FnOnce(&mut T) -> Result<R, CudaError>,
+    ) -> Result<R, CudaError> {
         let mut libraries = lock(&self.shared.libraries);
         let library = get_or_make(&mut libraries, TypeId::of::<T>(), || {
             T::new(&self.stream).map(|library| Box::new(library) as Box<dyn Any + Send>)
@@ -182,13 +176,6 @@ impl Cuda {
                 .map_err(CudaError::driver(format!("launching a CUDA kernel of {}", source.name)))
         });
         self.note(launched);
-    }
-
-    /// Launches a CUDA kernel that fails for good: whatever this process asks of the GPU afterwards is an error, as if
-    /// the GPU were lost. Other processes notice nothing. For tests.
-    pub fn break_down(&self) {
-        // SAFETY: the kernel has no parameters and touches no memory.
-        unsafe { self.launch(&TRAP, "trap", Grid::line(1, 1), &[]) };
     }
 }
 

@@ -27,13 +27,13 @@ mod tests;
 mod tiling;
 mod transform;
 
-use super::{Operands, Pass, split};
+use super::{HostOut, Pass, split};
 use crate::conv::ConvOp;
 use filter::{AnalyseFilter, SynthesiseFilter};
 use image::{Analyse, Synthesise};
 use multiply::Multiply;
 use tensor::cpu::{SharedMut, dispatch};
-use tensor::{Accumulate, ConvGeometry, Cpu};
+use tensor::{ConvGeometry, Cpu};
 use tiling::{Images, Tiling};
 
 /// Convolution by Fourier transforms of tiles of `t` x `t` (16 or 32): stride 1, dilation 1, filters up to half a tile.
@@ -59,9 +59,8 @@ impl Pass for Tiling {
         });
     }
 
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+    fn run(&self, cpu: &Cpu, [a, b]: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         let ([right, left, result], scratch) = self.cut(workspace);
-        let Operands { a, b, out } = operands;
         match &self.right {
             None => self.analyse(cpu, &self.left, a, left, scratch),
             Some(images) => {

@@ -8,7 +8,7 @@
 use super::filter::{FilterLayout, TapBox};
 use super::patch::{PatchLayout, turn_columns};
 use crate::conv::cpu::axis::{Axis, Cut, part};
-use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass, split};
+use crate::conv::cpu::{ALIGNED_LEN, HostOut, Pass, split};
 use crate::{conv::ConvOp, cpu_loops::put};
 use std::ops::Range;
 use tensor::cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch};
@@ -62,13 +62,13 @@ impl Pass for Correlation {
         threads * scratch.unwrap_or(0)
     }
 
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+    fn run(&self, cpu: &Cpu, operands: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         if accumulate == Accumulate::Replace && self.leaves_pixels {
-            cpu.for_each_chunk(operands.out, 1 << 14, |_, chunk| chunk.fill(0.0));
+            cpu.for_each_chunk(out, 1 << 14, |_, chunk| chunk.fill(0.0));
         }
-        let out = SharedMut::new(operands.out);
+        let out = SharedMut::new(out);
         for phase in &self.phases {
-            phase.run(cpu, [operands.a, operands.b], out, accumulate, workspace);
+            phase.run(cpu, operands, out, accumulate, workspace);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::filter::TapBox;
 use super::patch::{PatchLayout, turn_columns};
 use crate::conv::cpu::axis::{Axis, Cut, part};
 use crate::conv::cpu::planes::{Signals, store};
-use crate::conv::cpu::{ALIGNED_LEN, Operands, Pass, split};
+use crate::conv::cpu::{ALIGNED_LEN, HostOut, Pass, split};
 use std::ops::Range;
 use tensor::cpu::{LANES, Lanes, Left, MAX_VECTORS, SharedMut, WithLanes, block_gemm, dispatch};
 use tensor::{Accumulate, ConvGeometry, Cpu};
@@ -36,10 +36,9 @@ impl Pass for FilterGradient {
         threads * self.scratch().iter().sum::<usize>()
     }
 
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+    fn run(&self, cpu: &Cpu, [x, dy]: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         let scratch = &mut workspace[..self.workspace_len(cpu.threads())];
-        let (panels, [x, dy]) = (self.g.groups * self.panels, [operands.a, operands.b]);
-        let out = SharedMut::new(operands.out);
+        let (panels, out) = (self.g.groups * self.panels, SharedMut::new(out));
         let boxes = self.patch.taps.pieces();
         cpu.for_each_scratch(panels * boxes, scratch, |task, scratch| {
             let (panel, taps) = (task / boxes, TapBox(self.patch.taps.piece(task % boxes)));

@@ -9,7 +9,7 @@ use super::analyse::{analyse, analyse_scratch};
 use super::filter::{FilterGradient, Part, TAPS};
 use super::layout::{PANEL, Problem, SLICE, Spectrum, slice_channels, slice_layout, slice_rows};
 use super::minimal::{A, Input, M, OutputAdjoint};
-use crate::conv::cpu::{Operands, Pass, split};
+use crate::conv::cpu::{HostOut, Pass, split};
 use std::ops::Range;
 use tensor::cpu::{LANES, Left, SharedMut, block_gemm, dispatch};
 use tensor::{Accumulate, Cpu};
@@ -33,12 +33,12 @@ impl Pass for BackwardFilter {
         self.inputs().len() + self.outputs().len() + threads * scratch.next_multiple_of(LANES)
     }
 
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+    fn run(&self, cpu: &Cpu, [x, dy]: [&[f32]; 2], (dw, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         let ([inputs, outputs], workspace) = split(workspace, [self.inputs().len(), self.outputs().len()]);
-        let (dw, panels) = (SharedMut::new(operands.out), self.outputs().panels());
+        let (dw, panels) = (SharedMut::new(dw), self.outputs().panels());
         let slices = Spectrum { widest: SLICE / LANES, ..self.inputs() };
         for group in 0..self.problem.groups {
-            self.transform(cpu, group, [operands.a, operands.b], [&mut *inputs, &mut *outputs], workspace);
+            self.transform(cpu, group, [x, dy], [&mut *inputs, &mut *outputs], workspace);
             cpu.for_each_scratch(panels * slices.panels(), workspace, |task, sums| {
                 let (panel, slice) = (task / slices.panels(), slices.panel_blocks(task % slices.panels()));
                 self.gradients((group, panel, slice), (inputs, outputs), (&dw, accumulate), sums);

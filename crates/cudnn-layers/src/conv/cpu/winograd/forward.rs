@@ -6,7 +6,7 @@ use super::layout::{CHANNELS, PANEL, Problem, Spectrum};
 use super::minimal::{A, Input};
 use super::synthesise::{Synthesise, synthesise_scratch};
 use crate::conv::ConvOp;
-use crate::conv::cpu::{Operands, Pass, split};
+use crate::conv::cpu::{HostOut, Pass, split};
 use std::ops::Range;
 use tensor::cpu::{LANES, Left, SharedMut, block_gemm, dispatch};
 use tensor::{Accumulate, Cpu};
@@ -50,12 +50,12 @@ impl Pass for Forward {
 
     /// Transforms, multiplies with the transformed filters, and transforms back one block of tiles after the other,
     /// each in its thread's scratch.
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+    fn run(&self, cpu: &Cpu, [a, _]: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         let ([prepared], scratch) = split(workspace, [self.prepared_len()]);
-        let out = SharedMut::new(operands.out);
+        let out = SharedMut::new(out);
         for (group, filters) in prepared.chunks_exact(self.filters().len()).enumerate() {
             cpu.for_each_scratch(self.tasks(), scratch, |task, scratch| {
-                self.fused_block((operands.a, group, self.rows(task)), filters, (&out, accumulate), scratch);
+                self.fused_block((a, group, self.rows(task)), filters, (&out, accumulate), scratch);
             });
         }
     }

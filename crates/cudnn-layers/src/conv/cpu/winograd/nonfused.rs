@@ -7,7 +7,7 @@
 use super::layout::{PANEL, SLICE, Spectrum, slice_channels, slice_layout, slice_rows};
 use super::minimal::{A, Input};
 use super::{analyse::analyse, forward::Forward, synthesise::Synthesise};
-use crate::conv::cpu::{Operands, Pass, split};
+use crate::conv::cpu::{HostOut, Pass, split};
 use tensor::cpu::{LANES, Left, SharedMut, block_gemm, dispatch};
 use tensor::{Accumulate, Cpu};
 
@@ -23,21 +23,21 @@ impl Pass for Nonfused {
     }
 
     /// Every stage for the whole micro-batch before the next one: each filter is transformed and read once.
-    fn run(&self, cpu: &Cpu, operands: Operands<'_>, accumulate: Accumulate, workspace: &mut [f32]) {
+    fn run(&self, cpu: &Cpu, [a, b]: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         let (pass, problem) = (&self.0, &self.0.problem);
         let (input_layout, layout) = (pass.sliced_inputs(), pass.all_products());
         let ([inputs, products], workspace) = split(workspace, pass.whole_lens());
-        let (out, panels) = (SharedMut::new(operands.out), layout.panels());
+        let (out, panels) = (SharedMut::new(out), layout.panels());
         for group in 0..problem.groups {
             let shared = SharedMut::new(inputs);
             cpu.for_each_scratch(pass.tasks(), workspace, |task, scratch| {
                 let to = (input_layout, &shared, task * pass.block * problem.cols());
-                let x = (problem.input, problem.pad, operands.a);
+                let x = (problem.input, problem.pad, a);
                 analyse::<Input, A>(problem, x, (group, pass.rows(task)), to, scratch);
             });
             let shared = SharedMut::new(products);
             cpu.for_each_scratch(panels, workspace, |panel, scratch| {
-                pass.multiply_panel((operands.b, group, panel), inputs, (layout, &shared), scratch);
+                pass.multiply_panel((b, group, panel), inputs, (layout, &shared), scratch);
             });
             cpu.for_each_scratch(pass.tasks() * panels, workspace, |task, scratch| {
                 let (task, panel) = (task / panels, task % panels);

@@ -2,7 +2,7 @@
 
 use super::{Nonfused, Pass, forward::Forward, layout::Problem};
 use crate::conv::tests::{check, named, random_geometry, reference, run};
-use crate::conv::{ConvOp, cpu::Operands, operand_lens};
+use crate::conv::{ConvOp, operand_lens};
 use tensor::testing::{max_error, random};
 use tensor::{Accumulate, ConvGeometry, Cpu};
 
@@ -10,13 +10,13 @@ use tensor::{Accumulate, ConvGeometry, Cpu};
 const ALL: [(&str, usize); 2] = [("WINOGRAD_4X4", 2), ("WINOGRAD_4X4_NONFUSED", 3)];
 
 /// What `pass` makes of the operands on two threads.
-fn execute(pass: &dyn Pass, [a, b]: [&[f32]; 2], out: usize) -> Vec<f32> {
+fn execute(pass: &dyn Pass, operands: [&[f32]; 2], out: usize) -> Vec<f32> {
     let (mut out, mut workspace) = (vec![f32::NAN; out], vec![f32::NAN; pass.workspace_len(2)]);
     let cpu = Cpu::new(2);
     if pass.prepared_len() > 0 {
-        pass.prepare(&cpu, b, &mut workspace);
+        pass.prepare(&cpu, operands[1], &mut workspace);
     }
-    pass.run(&cpu, Operands { a, b, out: &mut out }, Accumulate::Replace, &mut workspace);
+    pass.run(&cpu, operands, (&mut out, Accumulate::Replace), &mut workspace);
     out
 }
 

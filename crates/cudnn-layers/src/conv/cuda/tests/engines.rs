@@ -58,7 +58,7 @@ fn result(cuda: &Cuda, op: ConvOp, format: Format, convolver: &dyn Convolver, re
         let values = random(span.len / span.format.dtype.bytes(), seed as u64);
         match span.format.dtype {
             ElementType::F32 => arena.repeat(span, &values).unwrap(),
-            _ => arena.repeat(span, &values.into_iter().map(Bf16::from).collect::<Vec<_>>()).unwrap(),
+            _ => arena.repeat(span, &values.into_iter().map(Bf16::from_f32).collect::<Vec<_>>()).unwrap(),
         }
     }
     let run = |arena: &mut Arena| {
