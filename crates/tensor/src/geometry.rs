@@ -138,7 +138,8 @@ impl ConvGeometry {
     }
 
     /// Checks that every extent is positive, that groups divide the channels, that the window fits, and that all
-    /// operands can be counted.
+    /// operands can be counted. Leaves out the dilation of a single tap, which means nothing: some of cuDNN 9.14's engines
+    /// for gradients never end with it, or fail.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -162,7 +163,8 @@ impl ConvGeometry {
             check_window(self.window()[axis], image, pad[axis])?;
         }
         check_operands([[n, c, h, w], [k, c / groups, r, s], [n, k, self.out_h(), self.out_w()]])?;
-        Ok(self)
+        let dilation = [0, 1].map(|axis| if [r, s][axis] == 1 { 1 } else { dilation[axis] });
+        Ok(Self { dilation, ..self })
     }
 
     /// Extents of the dilated window.
@@ -391,6 +393,13 @@ mod tests {
         assert_eq!(refusal(conv.dilation([4, 1])), window);
         let pooled = pool(8, 2, 2, 2, Rounding::Ceil).validate().unwrap_err().to_string();
         assert_eq!(pooled, "pooling needs a padding (2) smaller than its window (2)");
+    }
+
+    #[test]
+    fn a_single_tap_has_no_dilation() {
+        let conv = ConvGeometry::new([1, 3, 8, 8], 4, [1, 3]);
+        assert_eq!(conv.dilation([2, 2]).validate(), Ok(conv.dilation([1, 2])));
+        assert_eq!(refusal(conv.dilation([0, 1])), "the dilation must be at least 1");
     }
 
     #[test]
