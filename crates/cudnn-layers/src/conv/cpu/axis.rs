@@ -1,5 +1,6 @@
 //! Index arithmetic: which input a pair of output and tap reads, and cutting index spaces into pieces.
 
+use num_integer::gcd;
 use std::ops::Range;
 use tensor::ConvGeometry;
 
@@ -118,10 +119,6 @@ fn inside(range: &Range<usize>, holds: impl Fn(usize) -> bool) -> Range<usize> {
     let start = range.clone().find(|&at| holds(at)).unwrap_or(range.end);
     let end = (start..range.end).rfind(|&at| holds(at)).map_or(start, |last| last + 1);
     start..end
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// A three-dimensional index space cut into nearly equal boxes of at most a number of points; an outer index is grouped

@@ -4,6 +4,7 @@ use super::convolver::{EngineConvolver, Task};
 use crate::conv::{ConvOp, error::is_unsupported};
 use crate::cudnn::{ConvGraph, Convolution, Engine, EngineFacts, FALLBACK, LIKELY};
 use cudarc::cudnn::sys::cudnnBackendHeurMode_t;
+use num_integer::gcd;
 use planner::Math;
 use tensor::cuda::{Cuda, CudaError};
 use tensor::{Accumulate, ConvGeometry, ElementType, Format};
@@ -94,6 +95,13 @@ impl Search {
         }
         Ok(Some(EngineConvolver::new(&self.task, engine, configs)))
     }
+}
+
+/// Whether cuDNN is not to be asked at all: for gradients of images where a stride above 3 has a divisor in common with
+/// the dilation, engines 73 and 76 of version 9.14 never end, and where it suggests engines it may end the process.
+pub(super) fn is_harmful(op: ConvOp, g: &ConvGeometry) -> bool {
+    let along = |axis: usize| g.stride[axis] > 3 && gcd(g.stride[axis], g.dilation[axis]) > 1;
+    op == ConvOp::BackwardData && (along(0) || along(1))
 }
 
 /// `None` for what cuDNN does not offer. Of engines that it does not know it says that their numbers are wrong.

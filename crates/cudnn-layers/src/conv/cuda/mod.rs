@@ -10,7 +10,7 @@ use super::{ConvError, ConvOp, Convolver};
 use crate::cudnn;
 use crate::space_to_depth::blocks;
 use convolver::EngineConvolver;
-use engines::{Search, refused};
+use engines::{Search, is_harmful, refused};
 use gemm::GemmConvolver;
 use planner::Math;
 use std::sync::Arc;
@@ -44,6 +44,9 @@ fn engine_convolvers(
     name: Option<&str>,
 ) -> Result<Vec<EngineConvolver>, CudaError> {
     let mut found = Vec::new();
+    if is_harmful(op, &geometry) {
+        return Ok(found);
+    }
     // A strided convolution of few channels runs without stride, too, over blocks of pixels that it makes of x.
     let makes_blocks = op != ConvOp::BackwardData && format.layout == AxisOrder::Nchw;
     let dense = blocks(&geometry, format).filter(|_| makes_blocks).map(|g| g.dense(1));

@@ -179,6 +179,26 @@ fn only_gradients_in_bf16_or_that_cannot_be_added_are_converted() {
     }
 }
 
+/// They are not run here: some would not end.
+#[test]
+#[ignore = "needs an NVIDIA GPU with cuDNN"]
+fn engines_that_never_end_are_no_candidates() {
+    let engines = |op, stride, dilation| {
+        let g = ConvGeometry::new([4, 8, 24, 24], 16, [3, 3]).pad([4; 2]).stride(stride).dilation(dilation);
+        let kernel = KernelId { math: Math::Tf32, ..kernel_id(op, &g.validate().unwrap(), Format::F32) };
+        let all = candidates(&Device::Cuda(cuda()), &kernel, 4).unwrap();
+        assert!(!all.is_empty());
+        all.iter().any(|one| !one.facts().name.contains("GEMM"))
+    };
+    for (stride, dilation) in [([4, 4], [2, 2]), ([1, 6], [1, 3]), ([8, 1], [4, 1])] {
+        assert!(!engines(ConvOp::BackwardData, stride, dilation));
+        assert!(
+            engines(ConvOp::Forward, stride, dilation) && engines(ConvOp::BackwardFilter, stride, dilation)
+        );
+    }
+    assert!(engines(ConvOp::BackwardData, [4, 4], [3, 3]) && engines(ConvOp::BackwardData, [2, 2], [2, 2]));
+}
+
 /// With blocks of pixels as channels, undivided and divided.
 #[test]
 #[ignore = "needs an NVIDIA GPU with cuDNN"]
