@@ -3,7 +3,7 @@
 use super::{Affine, AffineGradients};
 use crate::AxisExtents;
 use crate::cuda_launches::{Extents, add, destination, launch, numbers, of_channels, partials, sources};
-use tensor::{Accumulate, Out, View, cuda::Cuda};
+use tensor::{Out, View, cuda::Cuda};
 
 sources!("scale.cu");
 
@@ -18,10 +18,11 @@ pub(super) fn forward(
     let (place, grids) = of_channels(cuda, &[x, Some(y.as_view())], extents);
     let (extents, relu) = (Extents::new(extents), i32::from(relu));
     let (from, to, Affine { gamma, beta }) = (numbers(x), y.numbers(), *affine);
-    let function = if accumulate == Accumulate::Add { "scale_added" } else { "scale" };
-    // SAFETY: `function(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y)`; the
-    // contract has checked the lengths, and that nothing is added in place.
-    unsafe { launch!(cuda, place, function, grids.map, [&extents, gamma, beta, relu, from, to]) };
+    // SAFETY: `scale(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y, int add)`;
+    // the contract has checked the lengths, and that nothing is added in place.
+    unsafe {
+        launch!(cuda, place, "scale", grids.map, [&extents, gamma, beta, relu, from, to, add(accumulate)])
+    };
 }
 
 pub(super) fn backward_affine(

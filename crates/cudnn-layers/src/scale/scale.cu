@@ -19,14 +19,9 @@ struct FactorsOf {
 };
 
 /// `gamma` and `beta` may be null: none; `x` may be null: in place.
-extern "C" __global__ void scale(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y) {
-    map_channels({x ? x : y}, y, false, extents, FactorsOf{gamma, beta, relu});
-}
-
-/// The same, added to `y`.
-extern "C" __global__ void scale_added(Extents extents, const float* gamma, const float* beta, int relu, const real* x,
-                                       real* y) {
-    map_channels({x}, y, true, extents, FactorsOf{gamma, beta, relu});
+extern "C" __global__ void scale(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y,
+                                 int add) {
+    map_channels({x ? x : y}, y, add, extents, FactorsOf{gamma, beta, relu});
 }
 
 /// The same for every channel.
