@@ -3,7 +3,7 @@
 use super::{Dataset, NetError, Phase, Sample, Transform, TransformScratch, order::Order};
 use crate::group::Share;
 use rayon::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering};
 
 /// How samples are put into mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(super) struct BatchSource {
 /// A position, that of rank 0, and the memory reused from one mini-batch to the next.
 pub(super) struct Cursor {
     pub(super) position: u64,
+    /// Nobody waits for a mini-batch any more.
+    pub(super) abandoned: Arc<AtomicBool>,
     order: Order,
     indices: Vec<usize>,
     scratch: (Sample, TransformScratch),
@@ -49,7 +51,8 @@ impl BatchSource {
     pub(super) fn cursor(&self, position: u64) -> Cursor {
         let LoaderOptions { seed, shuffle, .. } = self.options;
         let order = Order::new(self.dataset.facts().len, seed, shuffle);
-        Cursor { position, order, indices: Vec::new(), scratch: Default::default() }
+        let (abandoned, indices, scratch) = Default::default();
+        Cursor { position, abandoned, order, indices, scratch }
     }
 
     pub(super) fn data_len(&self) -> usize {
@@ -72,18 +75,21 @@ impl BatchSource {
         data: &mut [f32],
         labels: &mut [f32],
     ) -> Result<(), NetError> {
-        let Cursor { position, order, indices, scratch } = cursor;
+        let Cursor { position, abandoned, order, indices, scratch } = cursor;
         let LoaderOptions { mini_batch, share, seed, .. } = self.options;
         let first = *position + (share.rank * mini_batch) as u64;
         indices.clear();
         indices.extend((first..first + mini_batch as u64).map(|position| order.index(position)));
         let fill = |(sample, scratch): &mut (Sample, TransformScratch),
                     (n, ((out, label), &index)): Slot<'_>| {
+            if abandoned.load(Ordering::Relaxed) {
+                return Err(NetError::Refused("the mini-batch is not wanted any more".to_owned()));
+            }
             self.dataset.read_into(index, sample)?;
             let transformed = self.transform.apply(sample, (seed, first + n as u64), scratch, out);
             transformed.map_err(|misfit| NetError::at(self.dataset.place(index), misfit))?;
             *label = sample.label as f32;
-            Ok::<_, NetError>(())
+            Ok(())
         };
         if self.dataset.facts().is_decoded {
             let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();

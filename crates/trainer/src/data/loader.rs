@@ -1,10 +1,11 @@
 //! Mini-batches, one after another, with the next ones prepared while the net computes.
 
 use super::batch::{BatchSource, Cursor, LoaderOptions};
-use super::{DataSummary, Dataset, NetError, Transform, prefetch::Worker};
+use super::prefetch::{Worker, decoders};
+use super::{DataSummary, Dataset, NetError, Transform};
 use crate::spec::TransformParams;
 use std::sync::Arc;
-use tensor::{Cpu, Device, Staging, ViewMut, arena::zeroed, geometry::elements};
+use tensor::{Device, Staging, ViewMut, arena::zeroed, geometry::elements};
 
 /// An endless stream of mini-batches over a data set.
 ///
@@ -92,7 +93,7 @@ impl Loader {
         let order = shuffled + options.mini_batch * size_of::<usize>();
         let sample = facts.shape.iter().map(|&extent| extent as u64).product::<u64>();
         let scratch = transform.scratch_bytes(facts.shape);
-        let at_a_time = if facts.is_decoded { Cpu::available_threads() as u64 } else { 1 };
+        let at_a_time = if facts.is_decoded { decoders(&self.device) as u64 } else { 1 };
         let reading = at_a_time * (sample + scratch + facts.reading_bytes);
         // On its way to a GPU, each goes through two buffers that take turns.
         facts.resident_bytes + self.ahead() + self.staged_bytes() + order as u64 + reading

@@ -4,19 +4,25 @@ use super::{NetError, batch::BatchSource};
 use rayon::ThreadPoolBuilder;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::{io, sync::Arc};
-use tensor::{Device, Staged, ViewMut};
+use std::{io, sync::Arc, sync::atomic::AtomicBool, sync::atomic::Ordering};
+use tensor::{Cpu, Device, Staged, ViewMut};
 
 /// Where filled buffers come from, and where empty ones go.
 type Channels = (Receiver<Result<Staged, NetError>>, SyncSender<Staged>);
 
 /// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all
 /// buffers there are, so that neither side waits to send, and the thread notices the end of its loader after one
-/// mini-batch at most.
+/// sample at most.
 pub(super) struct Worker {
     /// Filled and empty buffers; both present until dropped.
     channels: Option<Channels>,
     thread: Option<JoinHandle<()>>,
+    abandoned: Arc<AtomicBool>,
+}
+
+/// Threads that decode samples for `device`.
+pub(super) fn decoders(device: &Device) -> usize {
+    if let Device::Cpu(cpu) = device { cpu.threads() } else { Cpu::available_threads() }
 }
 
 impl Worker {
@@ -33,10 +39,12 @@ impl Worker {
         let refused =
             |error: io::Error| NetError::Refused(format!("no thread can be started to load data: {error}"));
         // Threads of its own: the library's common ones end the process where the system refuses them.
-        let pool = source.dataset.facts().is_decoded.then(|| ThreadPoolBuilder::new().build());
+        let pool = ThreadPoolBuilder::new().num_threads(decoders(device));
+        let pool = source.dataset.facts().is_decoded.then(|| pool.build());
         let pool = pool.transpose().map_err(|error| refused(io::Error::other(error)))?;
+        let mut cursor = source.cursor(from);
+        let abandoned = Arc::clone(&cursor.abandoned);
         let work = move || {
-            let mut cursor = source.cursor(from);
             while let Ok(mut buffer) = empties.recv() {
                 let mut fill = || {
                     buffer.fill(source.len(), |values| {
@@ -55,7 +63,7 @@ impl Worker {
             }
         };
         let thread = thread::Builder::new().name("data-prefetch".to_owned()).spawn(work);
-        Ok(Self { channels: Some((filled, empty)), thread: Some(thread.map_err(refused)?) })
+        Ok(Self { channels: Some((filled, empty)), thread: Some(thread.map_err(refused)?), abandoned })
     }
 
     /// Waits for the next mini-batch and copies it out. A worker that fails has ended and is not given back.
@@ -78,6 +86,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         // Closing both channels ends the thread; then wait, so that no reader outlives its loader.
+        self.abandoned.store(true, Ordering::Relaxed);
         self.channels = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,11 +1,12 @@
 //! Order, resuming, prefetching and errors of the loader.
 
-use super::{Counting, digits, read};
-use crate::data::{Dataset, ImageRecords, Loader, LoaderOptions, Phase};
+use super::{Counting, Dataset, DatasetFacts, NetError, Sample, digits, read};
+use crate::data::{ImageRecords, Loader, LoaderOptions, Phase};
 use crate::spec::{ColorJitter, TransformParams};
 use crate::{group::Share, testing::gpu};
 use cudnn_layers::copy::copy;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
+use std::{thread, time::Duration};
 use tensor::{Arena, Cursor, Device, Format, ViewMut};
 
 const SHAPE: [usize; 3] = [1, 4, 5];
@@ -178,6 +179,43 @@ fn the_first_error_reaches_the_caller_again_and_again() {
         }
         loader.set_position(7);
         assert_eq!(take(&mut loader, 4, 1).1, [7.0, 8.0, 0.0, 1.0]);
+    }
+}
+
+/// Samples take a millisecond each, and are counted.
+struct Slow(Counting, AtomicUsize);
+
+impl Dataset for Slow {
+    fn facts(&self) -> &DatasetFacts {
+        self.0.facts()
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        self.0.label(index)
+    }
+
+    fn place(&self, index: usize) -> String {
+        self.0.place(index)
+    }
+
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(1));
+        self.0.read_into(index, sample)
+    }
+}
+
+#[test]
+fn a_mini_batch_that_nobody_waits_for_is_given_up() {
+    const SAMPLES: usize = 400;
+    for decoded in [false, true] {
+        let set = Arc::new(Slow(Counting::decoded(SAMPLES, SHAPE, decoded), AtomicUsize::new(0)));
+        let none = TransformParams::default();
+        let mut loader = Loader::new(set.clone(), &none, options(SAMPLES, false, 1), &Device::cpu()).unwrap();
+        take(&mut loader, SAMPLES, 1);
+        drop(loader);
+        let read = set.1.load(Ordering::SeqCst);
+        assert!((SAMPLES..2 * SAMPLES).contains(&read), "{read} of {SAMPLES} were read, decoded: {decoded}");
     }
 }
 
