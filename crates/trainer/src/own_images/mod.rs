@@ -61,7 +61,8 @@ impl Recipe {
         text: &str,
     ) -> Result<(String, Vec<String>), String> {
         let heads: BTreeSet<&str> = template.heads().map(|layer| layer.name.as_str()).collect();
-        if heads.is_empty() {
+        let is_loss = |layer: &LayerSpec| matches!(layer.kind, LayerKind::SoftmaxWithLoss(_));
+        if heads.is_empty() || !template.layers.iter().any(is_loss) {
             return Err("it has no layer with weights before a SoftmaxWithLoss".to_owned());
         }
         let lines: Vec<&str> = text.lines().collect();
@@ -71,11 +72,7 @@ impl Recipe {
             lines[..starts[0]].iter().copied().filter(|line| !line.starts_with('#')).collect();
         let mut net = match template.name.as_str() {
             "" => format!("name: {}\n{}", quoted(&self.name), above.join("\n")),
-            name => {
-                let above = above.join("\n");
-                let (field, value) = above.split_at(above.find(':').unwrap_or(0));
-                field.to_owned() + &value.replacen(name, &self.name, 1)
-            }
+            _ => with_value(&above.join("\n"), "name", &quoted(&self.name)),
         };
         net = format!("{}\n\n{}", net.trim_end(), self.data_layers(survey, template));
         let is_kept = |layer: &LayerSpec| match &layer.kind {
@@ -88,12 +85,9 @@ impl Recipe {
             let end = starts.get(index + 1).copied().unwrap_or(lines.len());
             // Two layers in a line: what is made is looked at below.
             let mut block = lines[starts[index]..end.max(starts[index])].join("\n");
-            if let (Some(outputs), true) = (layer.kind.outputs(), heads.contains(&layer.name.as_str())) {
-                let outputs = format!("num_output: {outputs}");
-                block = block.replacen(&outputs, &format!("num_output: {}", survey.classes), 1);
-                let name = block.find("name").and_then(|at| Some(at + block[at..].find(':')?));
-                let (before, name) = block.split_at(name.unwrap_or(0));
-                block = before.to_owned() + &name.replacen(&layer.name, &self.head(&layer.name), 1);
+            if heads.contains(&layer.name.as_str()) {
+                block = with_value(&block, "num_output", &survey.classes.to_string());
+                block = with_value(&block, "name", &quoted(&self.head(&layer.name)));
             }
             net = net + &block + "\n";
         }
@@ -227,4 +221,22 @@ impl Recipe {
 fn test_batch(survey: &Survey) -> usize {
     let images = if survey.validation.1 == 0 { survey.train.1 } else { survey.validation.1 };
     images.div_ceil(images.div_ceil(TEST_BATCH))
+}
+
+/// `text` with another value of the first field of this name that stands outside of comments, if there is one.
+fn with_value(text: &str, field: &str, value: &str) -> String {
+    let is_field = |&(at, _): &(usize, &str)| {
+        let line = text[..at].rsplit('\n').next().unwrap_or_default();
+        let is_name =
+            !line.contains('#') && !line.ends_with(|last: char| last == '_' || last.is_alphanumeric());
+        is_name && text[at + field.len()..].trim_start().starts_with(':')
+    };
+    let Some((at, _)) = text.match_indices(field).find(is_field) else { return text.to_owned() };
+    let (before, rest) = text[at..].split_once(':').expect("it stands behind a field");
+    let old = rest.trim_start();
+    let end = match old.chars().next() {
+        Some(quote @ ('"' | '\'')) => old[1..].find(quote).map(|end| end + 2),
+        _ => old.find(|next: char| next.is_whitespace() || "#;,}>".contains(next)),
+    };
+    format!("{}{before}: {value}{}", &text[..at], &old[end.unwrap_or(old.len())..])
 }

@@ -160,6 +160,15 @@ fn nets_that_cannot_be_adapted_are_refused() {
     let swapped = head("top: 'fc' name: 'fc'").replace("top: 'f' ", "");
     let top_first = [data, &swapped, &loss.replace("'f'", "'fc'")].join("\n");
     assert!(refused(&one_line).starts_with("it cannot be adapted"), "{}", refused(&one_line));
+    // However it is written, and whatever comments say.
+    let head =
+        "layer { # num_output: 7, name: 'fc'\n  top: 'fc' name:'fc' type: 'InnerProduct' bottom: 'data'
+  inner_product_param { num_output:7} }";
+    let written = [data, head, &loss.replace("'f'", "'fc'")].join("\n");
+    let (net, new) = recipe(false).net(&survey(3), &parsed(&written), &written).unwrap();
+    assert_eq!((new, parsed(&net).classes()), (vec!["fc_birds".to_owned()], 3));
+    let accuracy = good.replace("SoftmaxWithLoss", "Accuracy");
+    assert_eq!(refused(&accuracy), "it has no layer with weights before a SoftmaxWithLoss");
     // Whatever blobs are called, and a layer whose name is a part of another word.
     for (name, top) in [("l", "f"), ("er", "er"), ("fc", "fc")] {
         let text = top_first.replace("'fc'", &format!("'{top}'"));
