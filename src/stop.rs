@@ -1,6 +1,7 @@
-//! The signals that ask to stop: Ctrl-C, a batch system that wants its machine back, a terminal that closes.
+//! The signals that ask to stop: Ctrl-C, a batch system that wants its machine back, a terminal that closes; and the one
+//! of a file that would become larger than it may.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::sync::{Arc, OnceLock, atomic::Ordering};
 use std::thread::{self, sleep};
@@ -32,6 +33,8 @@ fn register() -> io::Result<Stop> {
         flag::register_conditional_default(signal, Arc::clone(&stop.unheard))?;
         flag::register_usize(signal, Arc::clone(&stop.number), signal as usize)?;
     }
+    // Then writing it fails with an error, which can be told.
+    flag::register(SIGXFSZ, Arc::default())?;
     // `timeout`, and launchers in a terminal, send the first one twice.
     let (second, pause) = (stop.clone(), Duration::from_millis(500));
     thread::Builder::new().name("signals".to_owned()).spawn(move || {

@@ -6,9 +6,9 @@ use crate::args::{Batch, DEFAULT_SEED, PredictArgs};
 use crate::{Console, Error, console::escaped, models::load_net, report::Header, stop::stop};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use trainer::data::{ImageRecords, check_images, dimensions, is_image, sorted_entries};
+use trainer::data::{ImageRecords, check_images, is_image, sorted_entries};
 use trainer::spec::{ImageDataParams, LayerKind, NetSpec, Phase};
-use trainer::{own_images::transform, snapshot::Weights, solver::best_classes};
+use trainer::{NetError, own_images::transform, snapshot::Weights, solver::best_classes};
 
 #[derive(Serialize)]
 struct Report {
@@ -38,7 +38,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     refuse([(args.run.synthetic.is_some(), "--synthetic")], "`predict`, which reads images")?;
     let weights = Weights::load(&args.trained.weights)?;
-    let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
+    let spec = load_net(&args.trained.model)?.for_state(&args.trained.state.of(Phase::Test));
     let refused =
         |reason| Error::Refused(format!("{} cannot predict: {reason}", args.trained.model.display()));
     let (mut spec, scores) = spec.predicting(|source| shape(source, &spec, &weights)).map_err(refused)?;
@@ -105,13 +105,15 @@ fn shape(source: &Path, spec: &NetSpec, weights: &Weights) -> Result<[usize; 3],
 }
 
 /// The images that are named, and those in folders that are and in their class folders, by name. What `reading` cannot
-/// read is left out of a folder.
+/// read is left out of a folder, and refused if it is named.
 fn images(given: &[PathBuf], reading: &ImageDataParams, console: &Console) -> Result<Vec<PathBuf>, Error> {
     let mut images = Vec::new();
+    let is_folder = |path: &&PathBuf| path.is_dir();
+    let named: Vec<PathBuf> = given.iter().filter(|path| !is_folder(path)).cloned().collect();
+    let refused = |error: NetError| Error::Refused(format!("cannot predict {error}"));
+    check_images(&named, reading).into_iter().collect::<Result<(), _>>().map_err(refused)?;
     for path in given {
-        let refused = |reason: String| Error::Refused(format!("cannot predict {}: {reason}", path.display()));
-        if !path.is_dir() {
-            dimensions(path).map_err(refused)?;
+        if !is_folder(&path) {
             images.push(path.clone());
             continue;
         }
@@ -128,7 +130,10 @@ fn images(given: &[PathBuf], reading: &ImageDataParams, console: &Console) -> Re
         let left_out = |error| console.warn(format!("left out: {error}"));
         inside.retain(|_| checked.next().is_some_and(|checked| checked.map_err(left_out).is_ok()));
         if inside.is_empty() {
-            return Err(refused("it holds no JPEG or PNG files that can be read".to_owned()));
+            let path = path.display();
+            return Err(Error::Refused(format!(
+                "cannot predict {path}: it holds no JPEG or PNG files that can be read"
+            )));
         }
         images.extend(inside);
     }

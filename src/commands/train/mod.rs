@@ -193,6 +193,12 @@ impl Training<'_> {
             return Ok(());
         }
         let next = match unsaved {
+            None if has_diverged && self.is_saved() && !self.is_finished() => {
+                let path = self.saved.as_ref().map_or("", |(_, path)| path);
+                format!(
+                    "what {path} holds may be spoiled already: an earlier snapshot and a lower --base-lr are the way on"
+                )
+            }
             Some(unsaved) => format!("{unsaved}; {}", self.next()),
             None => self.next(),
         };

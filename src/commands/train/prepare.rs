@@ -51,8 +51,9 @@ pub(super) fn prepare(
     spec.random_seed = args.seed.or(recorded_seed).or(spec.random_seed);
     let net = spec.train_net.load()?.for_state(&spec.train_state);
     // What is wrong with them should not come out after measuring.
-    let is_wanted = !args.weights.is_empty() && snapshot.is_none();
-    let weights = is_wanted.then(|| Weights::load(&args.weights)).transpose()?;
+    let files = if args.weights.is_empty() { spec.weights.clone() } else { args.weights.clone() };
+    let is_wanted = !files.is_empty() && snapshot.is_none();
+    let weights = is_wanted.then(|| Weights::load(&files)).transpose()?;
     // That snapshots cannot be written should not come out at the end of a training.
     let place = || SnapshotPlace::open(&spec.snapshot.prefix, spec.max_iter as u64);
     let place = (group.leads() && spec.snapshot.is_wanted()).then(place).transpose()?;
@@ -84,9 +85,12 @@ pub(super) fn prepare(
     let seed = group.from_leader(|| Ok::<_, Error>(spec.random_seed.unwrap_or_else(seed)))?;
     let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
     let (training, nets) = Training::build(spec, &build, args.batch)?;
+    if let (Some((state, _)), Some(path)) = (&resumed, &snapshot) {
+        training.check(&nets[0], path, state)?;
+    }
     let has_no_loss = !nets[1..].iter().any(Net::has_loss);
     refuse_if!(args.patience.is_some() && has_no_loss, "--patience has no effect: no test has a loss");
-    let files = args.weights.iter().filter(|_| weights.is_some() && group.share().ranks > 1);
+    let files = files.iter().filter(|_| weights.is_some() && group.share().ranks > 1);
     let files: Vec<_> = files.map(|file| read_regular(file).map(fnv1a).ok()).collect();
     let of_snapshot = resumed.as_ref().map(|(state, _)| state.weights_checksum);
     let given = (training.seed, training.settings.clone(), files, of_snapshot);

@@ -137,7 +137,7 @@ pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), NetError>
 fn check(path: &Path) -> Result<(), NetError> {
     let (state, _) = load_solver_state(path)?;
     let weights = load_weights(&path.with_file_name(&state.weights))?;
-    state.check(path, &state.parameters, (&state.solver_type, state.random_seed), &weights)
+    state.check(path, &state.parameters, (&state.solver_type, state.random_seed), Some(&weights))
 }
 
 /// The iteration of a snapshot whose file is called `name`, if that begins with `stem`.

@@ -42,7 +42,7 @@ pub struct SolverState {
 
 impl SolverState {
     /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and its seed, and a file of
-    /// weights. Layers draw from the seed they were built with: with another one, dropout and the order of the data
+    /// weights, if that is given. Layers draw from the seed they were built with: with another one, dropout and the order of the data
     /// would differ.
     ///
     /// # Errors
@@ -52,15 +52,16 @@ impl SolverState {
         path: &Path,
         parameters: &str,
         (solver_type, seed): (&str, u64),
-        weights: &Tensors,
+        weights: Option<&Tensors>,
     ) -> Result<(), NetError> {
+        let other = weights.filter(|weights| weights.checksum() != self.weights_checksum);
         let reason = if self.parameters != parameters {
             format!("it is of the net {:?}, whose parameters differ from this net's", self.net)
         } else if self.solver_type != solver_type {
             format!("it is of a solver of type {}, not {solver_type}", self.solver_type)
         } else if self.random_seed != seed {
             format!("it was trained with the seed {}, but this run has {seed}", self.random_seed)
-        } else if self.weights_checksum != weights.checksum() {
+        } else if let Some(weights) = other {
             format!("{} holds other weights than were saved with it", weights.path().display())
         } else {
             return Ok(());

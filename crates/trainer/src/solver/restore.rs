@@ -1,7 +1,7 @@
 //! Snapshots of a training, and resuming from one bit by bit; and going back to the end of the last finished iteration,
 //! where one cannot be finished.
 
-use super::Solver;
+use super::{Solver, Training};
 use crate::net::{Net, graph::Param, layout::ParamSpans};
 use crate::snapshot::{
     CLASSES, CopiedWeights, NamedTensor, SolverState, Tensors, Weights, fingerprint, load_solver_state,
@@ -47,7 +47,7 @@ impl Solver {
             iteration: self.iteration,
             net: self.net().name().to_owned(),
             solver_type: method_name(self.spec.method).to_owned(),
-            parameters: self.fingerprint(),
+            parameters: self.net().fingerprint(),
             weights: file_name.unwrap_or_default(),
             weights_checksum: checksum,
             random_seed: self.seed,
@@ -70,7 +70,8 @@ impl Solver {
     pub fn restore(&mut self, path: &Path) -> Result<(), NetError> {
         let (state, history) = load_solver_state(path)?;
         let weights = load_weights(&path.with_file_name(&state.weights))?;
-        state.check(path, &self.fingerprint(), (method_name(self.spec.method), self.seed), &weights)?;
+        let solver = (method_name(self.spec.method), self.seed);
+        state.check(path, &self.net().fingerprint(), solver, Some(&weights))?;
         weights.check(self.running.shapes(|spans| Some(spans.data)))?;
         // What is not trained now may have a history there, and what is may have none, which begins at 0.
         let with_history = self.running.params().filter_map(|(param, spans)| {
@@ -138,9 +139,22 @@ impl Solver {
         });
         kept.collect()
     }
+}
 
+impl Net {
     fn fingerprint(&self) -> String {
-        fingerprint(self.running.shapes(|spans| Some(spans.data)))
+        fingerprint(self.graph().params.iter().map(|param| (&*param.name, param.declaration.shape.dims())))
+    }
+}
+
+impl Training {
+    /// Verifies that a training of `net` can resume from `state`, which was read from `path`, as far as can be told
+    /// without the weights.
+    ///
+    /// # Errors
+    /// [`NetError::Refused`], naming what differs.
+    pub fn check(&self, net: &Net, path: &Path, state: &SolverState) -> Result<(), NetError> {
+        state.check(path, &net.fingerprint(), (method_name(self.spec.method), self.seed), None)
     }
 }
 

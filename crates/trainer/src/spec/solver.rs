@@ -55,6 +55,11 @@ params! {
         clip_gradients: Option<f32> { clip_gradients(solver)? };
             "Gradients whose global L2 norm is above this are scaled down to it"
         snapshot: SnapshotSpec { SnapshotSpec::read(solver, &file)? }; "When and where snapshots are written"
+        weights: Vec<PathBuf> {
+            let given: Vec<String> = solver.list("weights")?;
+            given.iter().flat_map(|files| files.split(',')).map(|one| resolve(&file, one.trim())).collect()
+        };
+            "Files of weights that it starts from, copied by the names of layers"
         // Caffe's -1, and with it any negative number, asks for a new seed in each run.
         random_seed: Option<u64> { solver.get::<i64>("random_seed")?.and_then(|seed| u64::try_from(seed).ok()) };
             "Seed of everything random; if not given, each run differs"

@@ -241,9 +241,9 @@ fn a_solver_state_comes_back_and_knows_its_net_solver_and_weights() {
     assert_eq!(PlanRecord::recorded(&history).unwrap(), Some(record()));
 
     let weights = load_tensors(&weights).unwrap();
-    loaded.check(&path, &saved.parameters, ("SGD", saved.random_seed), &weights).unwrap();
+    loaded.check(&path, &saved.parameters, ("SGD", saved.random_seed), Some(&weights)).unwrap();
     let error = |parameters: &str, solver: &str, weights: &Tensors| {
-        loaded.check(&path, parameters, (solver, saved.random_seed), weights).unwrap_err().to_string()
+        loaded.check(&path, parameters, (solver, saved.random_seed), Some(weights)).unwrap_err().to_string()
     };
     assert!(error("0", "SGD", &weights).contains("of the net \"LeNet\", whose parameters differ"));
     assert!(error(&saved.parameters, "Adam", &weights).contains("of a solver of type SGD, not Adam"));
