@@ -24,7 +24,7 @@ use clap::{Args, Parser, Subcommand};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
 use std::{ffi::OsString, path::PathBuf};
 use tensor::{AxisOrder, Device, ElementType, Format};
-use trainer::spec::Phase;
+use trainer::spec::{NetState, Phase};
 use values::{batch, convexity, count, drawing, image_shape, link, one_of, op, positive, seed, threads};
 
 /// The command line of `microbatch`.
@@ -156,9 +156,29 @@ pub struct NetArgs {
     #[arg(long, value_name = "PHASE", default_value = "TRAIN",
           value_parser = one_of([("TRAIN", Phase::Train), ("TEST", Phase::Test)]))]
     pub phase: Phase,
+    #[command(flatten)]
+    pub(crate) state: StateArgs,
     /// Samples per mini-batch; overrides the file's. `time` and `plan` take max, too: as many as --device-memory holds
     #[arg(long, value_name = "N", value_parser = batch, allow_negative_numbers = true)]
     pub batch: Option<Batch>,
+}
+
+/// Of which layers a net consists, beside its phase.
+#[derive(Clone, Debug, Args)]
+pub struct StateArgs {
+    /// A stage that layers' include and exclude rules may ask for; may be repeated
+    #[arg(long, value_name = "STAGE")]
+    pub stage: Vec<String>,
+    /// The level that they may ask for
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub level: i32,
+}
+
+impl StateArgs {
+    /// The state with this phase.
+    pub(crate) fn of(&self, phase: Phase) -> NetState {
+        NetState { phase, level: self.level, stages: self.stage.clone() }
+    }
 }
 
 impl NetArgs {
@@ -258,17 +278,17 @@ const LAYOUTS: [(&str, &[AxisOrder]); 3] = [
 /// The convolutions that may stand instead of a net.
 const SHAPES: &str = "shapes";
 /// What has an effect on a net only.
-const OF_A_NET: [&str; 3] = ["model", "phase", "synthetic"];
+const OF_A_NET: [&str; 4] = ["model", "phase", "StateArgs", "synthetic"];
 /// What has an effect where something is planned only.
 #[rustfmt::skip]
-const OF_PLANNING: [&str; 18] = [
-    "NetArgs", "ShapeArgs", "MeasuringArgs", "explain", "plot", "gpus", "workspace_limit", "total_workspace", "device_memory",
+const OF_PLANNING: [&str; 19] = [
+    "NetArgs", "StateArgs", "ShapeArgs", "MeasuringArgs", "explain", "plot", "gpus", "workspace_limit", "total_workspace", "device_memory",
     "workspace_policy", "wd_solver", "policy", "max_error", "deterministic", "verify", "synthetic", "threads", "link",
 ];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]
-const OF_MEASURING: [&str; 15] = [
-    "NetArgs", "ShapeArgs", "synthetic", "op", "policy", "every_algorithm", "out", "date", "offline",
+const OF_MEASURING: [&str; 16] = [
+    "NetArgs", "StateArgs", "ShapeArgs", "synthetic", "op", "policy", "every_algorithm", "out", "date", "offline",
     "benchmark_devices", "device", "threads", "math", "dtype", "layout",
 ];
 /// What `tune` refuses, which measures a training net within a budget, under a policy of its own.

@@ -1,7 +1,7 @@
 //! Training a net, and what is done with its weights.
 
 use super::values::{count, image_shape, positive, seed};
-use super::{DEFAULT_SEED, PlanningArgs, RunArgs};
+use super::{DEFAULT_SEED, PlanningArgs, RunArgs, StateArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -75,6 +75,8 @@ pub struct TrainedArgs {
     /// Its weights, our own, PyTorch's as safetensors, or a caffemodel; of several files later ones win
     #[arg(long, value_name = "FILE,...", required = true, value_delimiter = ',')]
     pub weights: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) state: StateArgs,
 }
 
 /// `microbatch test`.

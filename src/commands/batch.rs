@@ -7,7 +7,7 @@ use crate::Error;
 use figures::{BatchPoint, BatchReport};
 use memory::ArenaLayout;
 use planner::{Bytes, PlanOptions};
-use std::collections::BTreeSet;
+use std::{cell::Cell, collections::BTreeSet};
 use trainer::planning::{Rates, estimated_costs};
 use trainer::spec::{NetSpec, Phase};
 use trainer::{Net, NetError, layers::BuildOptions};
@@ -19,6 +19,8 @@ pub(super) struct BatchSearch {
     pub(super) build: BuildOptions,
     pub(super) rates: Rates,
     pub(super) goal: Goal,
+    /// Whether nothing is recorded of a mini-batch that was tried.
+    pub(super) unrecorded: Cell<bool>,
 }
 
 /// Most samples that `--batch` takes, too.
@@ -85,7 +87,8 @@ impl BatchSearch {
             points.extend(self.point(origin, options, size)?);
         }
         points.sort_by_key(|point| point.mini_batch);
-        Ok(BatchReport::new(self.goal.policy.to_string(), self.goal.budget, largest.max(1), points))
+        let goal = (self.goal.policy.to_string(), self.goal.budget);
+        Ok(BatchReport::new(goal, (largest.max(1), self.unrecorded.get()), points))
     }
 
     /// What `mini_batch` samples bring; nothing if they do not fit with workspaces, or nothing is recorded of them.
@@ -98,7 +101,10 @@ impl BatchSearch {
         let mut nets = vec![self.net(mini_batch)?];
         let kernels = in_math(nets[0].kernels(), origin.math);
         match origin.planning.complete(&kernels, options, |_| ()) {
-            Err(NetError::Profile(_)) if origin.recorded.is_some() => return Ok(None),
+            Err(NetError::Profile(_)) if origin.recorded.is_some() => {
+                self.unrecorded.set(true);
+                return Ok(None);
+            }
             measured => measured?,
         }
         let is_training = nets[0].is_training();

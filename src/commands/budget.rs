@@ -112,7 +112,7 @@ impl Goal {
         let mut report = ScheduleReport::new(policy.to_string(), [budget, base], outline, &planned);
         report.unlimited_ms = costs.unlimited_ms(outline);
         if !origin.planning.measures_layers() {
-            let [memory, copies] = [rates.memory, rates.copies].map(|rate| rate / 1e6);
+            let [memory, copies] = [rates.memory, costs.bytes_per_ms[0]].map(|rate| rate / 1e6);
             report.estimate = Some(format!(
                 "estimated, as there is no device to measure layers and copies on: {memory:.0} GB/s for passes without \
                  kernels, {copies:.0} GB/s for copies each way"

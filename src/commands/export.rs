@@ -11,8 +11,8 @@ use trainer::{Net, export, layers::BuildOptions, spec::Phase};
 
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
-    let TrainedArgs { model, weights } = &args.trained;
-    let spec = load_net(model)?.for_phase(Phase::Test);
+    let TrainedArgs { model, weights, state } = &args.trained;
+    let spec = load_net(model)?.for_state(&state.of(Phase::Test));
     // Nothing runs, and no data are opened.
     let synthetic = synthetic(args.synthetic.map(Some), &spec)?.or(Some(STAND_IN));
     let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 0, synthetic };

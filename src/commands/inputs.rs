@@ -25,7 +25,7 @@ pub(super) fn refuse<const N: usize>(options: [(bool, &str); N], what: &str) -> 
 
 /// The net that `args` name, in their phase.
 pub(super) fn net_spec(args: &NetArgs) -> Result<NetSpec, Error> {
-    Ok(load_net(required(&args.model, "--model")?)?.for_phase(args.phase))
+    Ok(load_net(required(&args.model, "--model")?)?.for_state(&args.state.of(args.phase)))
 }
 
 /// The synthetic images that `--synthetic` asks for; refused for a net without a data set that they could replace.
@@ -37,7 +37,9 @@ pub(super) fn synthetic(
     let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
     if !spec.layers.iter().any(reads) {
         let (file, phase) = (spec.file.display(), spec.state.phase);
-        return Err(usage!("--synthetic has no effect: {file} reads no data set in the phase {phase}"));
+        return Err(usage!(
+            "--synthetic has no effect: {file} reads no data set in the phase {phase}, and needs none"
+        ));
     }
     Ok(Some(SyntheticData { shape, stand_in: false }))
 }

@@ -34,7 +34,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let weights = Weights::load(&args.trained.weights)?;
     let batch = args.batch.map(Batch::Samples);
     let request = Request { batch, seed: args.seed, ..Request::new("test", &args.planning, &args.run) };
-    let spec = load_net(&args.trained.model)?.for_phase(Phase::Test);
+    let spec = load_net(&args.trained.model)?.for_state(&args.trained.state.of(Phase::Test));
     let classified = args.confusion.then(|| classified(&spec)).transpose()?;
     let (mut session, mut header) = Session::open(&request, spec.clone(), &mut console)?;
     let (mini_batches, rest) = mini_batches(args, &session.nets[0])?;

@@ -67,6 +67,8 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
         base < LEAST,
         "tune times layers at parts of the mini-batch: it has to be at least {LEAST} (--batch)"
     );
+    let (rate, convexity) = (args.base_lr, args.convexity);
+    refuse_if!(rate * convexity > 1.0, "--convexity {convexity} allows no rate as large as --base-lr {rate}");
     let options = planning.options(origin.on_gpu(), None)?;
     let mut console = Console::new(run.json);
     let ranks = (&Group::default(), None);
@@ -74,7 +76,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let synthetic = synthetic(run.synthetic, &spec)?.or(Some(STAND_IN));
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
-    let search = BatchSearch { spec, build, rates: origin.rates(), goal };
+    let search = BatchSearch { spec, build, rates: origin.rates(), goal, unrecorded: Default::default() };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);

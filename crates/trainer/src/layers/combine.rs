@@ -1,4 +1,4 @@
-//! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Slice`, `Split`.
+//! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Slice`, `Split`; and `Silence`, which has no top.
 
 use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of};
 use crate::error::BoxError;
@@ -171,6 +171,19 @@ impl Layer for Split {
             copy::copy(device, *dy, dx.reborrow());
             dx.accumulate = Accumulate::Add;
         }
+        Ok(())
+    }
+}
+
+/// Reads blobs and does nothing.
+pub(super) struct Silence;
+
+impl Layer for Silence {
+    fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
+        Ok(Declaration::default())
+    }
+
+    fn forward(&mut self, _: &Device, _: Forward<'_>) -> Result<(), BoxError> {
         Ok(())
     }
 }

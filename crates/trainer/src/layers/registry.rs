@@ -1,6 +1,6 @@
 //! From a layer's specification to the layer, and to the formats that it reads.
 
-use super::combine::{Concat, Eltwise, Slice, Split};
+use super::combine::{Concat, Eltwise, Silence, Slice, Split};
 use super::elementwise::{DropoutLayer, Elementwise, PRelu};
 use super::norm::{BatchNorm, LrnLayer, Scale};
 use super::softmax::{Accuracy, Objective, Softmax, SoftmaxWithLoss};
@@ -45,7 +45,7 @@ pub fn reads(layer: &LayerSpec, bottom: usize, shape: &TensorType, format: Forma
     // What reads channels side by side, or, along another axis, the order of the file.
     let along = |axis: i32| if axis_of(shape, axis) == Ok(1) { format } else { of_files };
     match &layer.kind {
-        Convert | Split => shape.format(),
+        Convert | Split | Silence => shape.format(),
         // Such as labels, of which BF16 has no more than the first 256 exactly.
         _ if shape.rank() == 1 && shape.format() == Format::F32 => Format::F32,
         // Factors and labels are no feature maps.

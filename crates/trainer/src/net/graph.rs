@@ -335,7 +335,7 @@ impl<'a> Builder<'a> {
                      a cycle or a wrong order",
                     later.name, later.location
                 ),
-                None => format!("bottom '{name}' is not the top of any layer of this phase"),
+                None => format!("bottom '{name}' is not the top of any layer of this phase, level and stages"),
             }
         })
     }

@@ -35,7 +35,10 @@ params! {
     }
 
     /// `Dropout`: in TRAIN each element is 0 with probability `ratio`, else divided by 1 - `ratio`; in TEST y = x.
-    DropoutParams(params: layer.dropout_param) ignores [engine] {
+    DropoutParams(params: layer.dropout_param) ignores [engine] first {
+        let scaled: bool = params.get_or("scale_train", true)?;
+        params.check("scale_train", scaled, "true: a test leaves its bottom as it is")?;
+    } {
         ratio "dropout_ratio": f32 = 0.5, (0.0..1.0).contains(&ratio) => "from 0 to below 1"; "From 0 to below 1"
     }
 

@@ -50,6 +50,7 @@ macro_rules! layer_types {
             "Copies its bottom to every top; a net needs it only if it is written out"
         Convert, 1..=1, 1..=1 => Convert::new(&(place.options.device.format(), None));
             "Its bottom in the format of feature maps; made where a layer reads another format than there is"
+        Silence, 1..=MANY, 0..=0 => Silence; "Reads blobs, which are no outputs of the net then"
         Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::new(params, place); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Softmax::new(params); "Probabilities of classes"
         SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 =>
@@ -172,7 +173,7 @@ impl LayerKind {
 /// Caffe's types that are none here: their likes among the known ones would be wrong advice.
 const OTHERS: &str = "AbsVal ArgMax BNLL BatchReindex Bias Clip ContrastiveLoss Crop Deconvolution Embed EuclideanLoss Exp \
     Filter HDF5Data HDF5Output HingeLoss Im2col InfogainLoss LSTM Log MVN MemoryData MultinomialLogisticLoss Parameter Python \
-    RNN Recurrent Reduction SPP SigmoidCrossEntropyLoss Silence Swish Threshold Tile WindowData";
+    RNN Recurrent Reduction SPP SigmoidCrossEntropyLoss Swish Threshold Tile WindowData";
 
 fn unknown(name: &str) -> String {
     if OTHERS.split(' ').any(|other| spelling(other) == spelling(name)) {

@@ -131,7 +131,8 @@ fn inputs(net: &mut Reader<'_>) -> Result<Option<LayerSpec>> {
     let is_one = dims.is_empty() || shapes.is_empty();
     net.ensure("input_dim", is_one, "give either input_dim or input_shape, not both")?;
     shapes.extend(dims.chunks(4).map(<[usize]>::to_vec));
-    let Some(first) = fields.first() else { return Ok(None) };
+    // Without shapes Caffe takes it for a name alone, and the blob from a layer.
+    let Some(first) = fields.first().filter(|_| !shapes.is_empty()) else { return Ok(None) };
     let has_all = shapes.len() == tops.len() && dims.len().is_multiple_of(4);
     net.ensure("input", has_all, "each input needs one input_shape, or four times input_dim")?;
     let (kind, location) = (LayerKind::Input(InputParams { shapes }), net.source.location(first.line));

@@ -11,6 +11,8 @@ params! {
         first {
             let axis: i32 = params.get_or("axis", 1)?;
             params.check("axis", matches!(axis, 1 | -3), "1, the channels of an (N, C, H, W) blob")?;
+            let relu: bool = params.get_or("relu", false)?;
+            params.check("relu", !relu, "false: a layer of type ReLU is one")?;
         } {
         num_output: usize, num_output > 0 => "at least 1"; "Output channels, K"
         kernel: [usize; 2] { extent(params, "kernel_size", 1)?.ok_or_else(|| params.missing("kernel_size"))? };

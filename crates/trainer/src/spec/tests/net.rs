@@ -183,8 +183,20 @@ fn a_net_that_is_fed_from_outside() {
             (&expected, &vec!["data".to_owned(), "l".to_owned()])
         );
     }
+    // Beside a layer that says more, the name alone says nothing.
+    let input = "layer { name: 'i' type: 'Input' top: 'data' input_param { shape { dim: 1 dim: 3 } } }";
+    assert_eq!(names(&net(&format!("input: 'data' {input} {relu}"))), ["i", "r"]);
     let message = net_error(&format!("input: 'data' input_dim: 10 {relu}"));
     assert_eq!(message, "net.prototxt:1: the net: each input needs one input_shape, or four times input_dim");
+}
+
+#[test]
+fn fields_of_forks_that_would_change_what_is_computed_are_refused() {
+    let error = |kind: &str, params: &str| net_error(&layer_text(kind, params));
+    let fused = error("Convolution", "convolution_param { num_output: 1 kernel_size: 1 relu: true }");
+    assert!(fused.ends_with("must be false: a layer of type ReLU is one"), "{fused}");
+    let unscaled = error("Dropout", "dropout_param { scale_train: false }");
+    assert!(unscaled.ends_with("must be true: a test leaves its bottom as it is"), "{unscaled}");
 }
 
 #[test]
