@@ -34,7 +34,7 @@ impl Header {
     pub(crate) fn words(&self) -> (String, String) {
         let what = match &self.subject {
             Subject::Net(net) => format!("{}, mini-batch {}", net.name, net.mini_batch),
-            Subject::Shapes(shapes) => format!("{} convolutions", shapes.convolutions),
+            Subject::Shapes(shapes) => counted(shapes.convolutions, "convolution"),
         };
         let source = match (&self.recorded, &self.device) {
             (Some(Recorded { device, .. }), _) => {

@@ -111,6 +111,8 @@ pub struct BatchReport {
     pub largest: usize,
     /// The largest of those below whose samples a second are at most a tenth fewer than the most.
     pub fast: Option<usize>,
+    /// Whether there may be larger ones of which nothing is recorded.
+    pub unrecorded: bool,
     /// Some up to that, by rising size.
     pub points: Vec<BatchPoint>,
 }
@@ -135,18 +137,23 @@ impl BatchPoint {
 
 impl BatchReport {
     /// Of these points, by rising size.
-    pub fn new(policy: String, budget: Bytes, largest: usize, points: Vec<BatchPoint>) -> Self {
+    pub fn new(
+        (policy, budget): (String, Bytes),
+        (largest, unrecorded): (usize, bool),
+        points: Vec<BatchPoint>,
+    ) -> Self {
         let most = points.iter().map(|point| point.images_per_s).fold(0.0, f64::max);
         let fast = points.iter().rev().find(|point| point.images_per_s >= 0.9 * most);
-        Self { policy, budget, largest, fast: fast.map(|point| point.mini_batch), points }
+        Self { policy, budget, largest, fast: fast.map(|point| point.mini_batch), unrecorded, points }
     }
 }
 
 impl fmt::Display for BatchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { policy, budget, largest, fast, points } = self;
+        let Self { policy, budget, largest, fast, unrecorded, points } = self;
         write!(f, "Mini-batches in {budget} under the memory policy {policy}; ")?;
-        writeln!(f, "the largest found is {largest}")?;
+        let more = if *unrecorded { ", and nothing is recorded of larger ones" } else { "" };
+        writeln!(f, "the largest found is {largest}{more}")?;
         if let Some(fast) = fast {
             writeln!(f, "  {fast} is the largest of these within 10 % of the best speed")?;
         }
