@@ -302,61 +302,32 @@ __device__ inline void wait_for_parts() {
 
 /// The largest value of a window so far, for each of some channels, and the number of the pixel that it comes from. A NaN
 /// wins, and only another NaN beats it. Of pixels that are equal the first wins.
-template <int W, class Tap>
+template <int W>
 struct Maxima {
-    /// Channels of a word: two of BF16, which GPUs since compute capability 9.0 compare at once, or one as a float.
-#if __CUDA_ARCH__ >= 900
-    static constexpr bool PAIRS = W > 1 && sizeof(real) == 2 && sizeof(Tap) == 1;
-#else
-    static constexpr bool PAIRS = false;
-#endif
-    static constexpr int WORDS = PAIRS ? W / 2 : W;
-    u32 best[WORDS], winner[WORDS], signs[WORDS];
+    float best[W];
+    u32 winner[W];
 
-    /// Of channels that `fall`, the smallest values are the largest.
-    template <class Falls>
-    __device__ __forceinline__ explicit Maxima(Falls falls) {
-        UNROLL for (int word = 0; word < WORDS; word++) {
-            best[word] = PAIRS ? 0xff80ff80 : 0xff800000;  // negative infinity
-            winner[word] = 0xffffffff;  // no pixel won
-            if (PAIRS) signs[word] = (falls(2 * word) ? 0x8000 : 0) | (falls(2 * word + 1) ? 0x80000000 : 0);
-            else signs[word] = falls(word) ? 0x80000000 : 0;
+    __device__ __forceinline__ Maxima() {
+        for (int lane = 0; lane < W; lane++) {
+            best[lane] = -__int_as_float(0x7f800000);  // negative infinity
+            winner[lane] = 0xffffffff;  // no pixel won
         }
     }
-    /// Pixel number `tap` of the window.
-    __device__ __forceinline__ void meet(u32 tap, const Pack<W, real>& pixel) {
-        if (PAIRS) tap *= 0x10001;
-        UNROLL for (int word = 0; word < WORDS; word++) {
-            u32 value, wins;  // all bits of a channel that wins
-            if constexpr (PAIRS) {
-                u32 nan;
-                value = reinterpret_cast<const u32*>(&pixel)[word] ^ signs[word];
-                asm("set.gt.u32.bf16x2 %0, %1, %2;" : "=r"(wins) : "r"(value), "r"(best[word]));
-                asm("set.nan.u32.bf16x2 %0, %1, %1;" : "=r"(nan) : "r"(value));
-                wins |= nan;
-            } else {
-                value = __float_as_uint(pixel.at[word]) ^ signs[word];
-                float number = __uint_as_float(value);
-                wins = number > __uint_as_float(best[word]) || number != number ? 0xffffffff : 0;
-            }
-            auto later = [=](u32 now, u32 before) { return PAIRS ? now & wins | before & ~wins : wins ? now : before; };
-            best[word] = later(value, best[word]);
-            winner[word] = later(tap, winner[word]);
-        }
+    __device__ __forceinline__ void meet(int tap, int lane, float value) {
+        bool wins = value > best[lane] || value != value;
+        best[lane] = wins ? value : best[lane];
+        winner[lane] = wins ? tap : winner[lane];
     }
     /// Writes `of(lane, the largest)`, with a ReLU behind it, and the winners' numbers if they are asked for. Where a ReLU
     /// makes 0 of an output, it would stop the gradient: then no pixel has won.
-    template <class Of>
+    template <class Tap, class Of>
     __device__ __forceinline__ void write(bool relu, real* y, Tap* winners, Of of) const {
         Pack<W, real> maxima;
         Pack<W, Tap> taps;
-        UNROLL for (int lane = 0; lane < W; lane++) {
-            int word = PAIRS ? lane / 2 : lane, before = PAIRS ? lane % 2 * 16 : 0;
-            u32 largest = best[word] ^ signs[word];
-            if (PAIRS) largest = before ? largest & 0xffff0000 : largest << 16;
-            float value = of(lane, __uint_as_float(largest));
+        for (int lane = 0; lane < W; lane++) {
+            float value = of(lane, best[lane]);
             maxima.at[lane] = rectified(relu, value);
-            taps.at[lane] = Tap(relu && !(value > 0) ? 0xffffffff : winner[word] >> before);
+            taps.at[lane] = Tap(relu && !(value > 0) ? 0xffffffff : winner[lane]);
         }
         store<W>(y, maxima);
         if (winners) store<W>(winners, taps);

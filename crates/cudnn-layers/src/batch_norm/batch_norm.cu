@@ -264,7 +264,8 @@ __device__ __forceinline__ void pool_columns(const Training& training) {
     const Windows& windows = training.windows;
     each_row<W>(e, windows.count, [&](u64 channel, i64) {
         Lines<W> lines = training.lines<W>(channel);
-        Maxima<W, u8> none([&](int lane) { return lines.a.at[lane] < 0; });
+        float sign[W];
+        for (int lane = 0; lane < W; lane++) sign[lane] = lines.a.at[lane] < 0 ? -1 : 1;
         return [=, &training, &windows, &e](u64 i) {
             u64 sample;
             int row, column;
@@ -272,12 +273,14 @@ __device__ __forceinline__ void pool_columns(const Training& training) {
             if (row >= windows.out_h || column >= windows.out_w) return;
             const real* image = training.x + sample * (windows.h * windows.w) * e.axis.divisor + channel;
             int top = 2 * row - windows.pad_h, left = 2 * column - windows.pad_w;
-            Maxima<W, u8> maxima = none;
-            auto meet = [&](int tap, const Pack<W, real>& x) { maxima.meet(tap, x); };
+            Maxima<W> maxima;
+            auto meet = [&](int tap, const Pack<W, real>& x) {
+                UNROLL for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, sign[lane] * x.at[lane]);
+            };
             each_of_square<3, W>(image, top, left, windows.h, windows.w, e.axis.divisor, meet);
             u64 window = (sample * windows.out_h + row) * windows.out_w + column, at = window * e.axis.divisor + channel;
-            u8* winners = windows.winners ? windows.winners + at : nullptr;
-            maxima.write(training.relu, training.y + at, winners, lines);
+            maxima.write(training.relu, training.y + at, windows.winners ? windows.winners + at : nullptr,
+                         [&](int lane, float largest) { return lines(lane, sign[lane] * largest); });
         };
     });
 }

@@ -39,15 +39,14 @@ pub(super) fn forward_max(
             let bias = bias.map_or(-0.0, |bias| bias[plane % g.c]); // adding -0 changes nothing
             for (row, y) in y.chunks_exact_mut(out_w).enumerate() {
                 if let Some(phases) = &phases {
-                    phases.fill(g, x, row, &mut room);
+                    phases.fill(g, x, bias, row, &mut room);
                 }
                 let mask = masks.next().unwrap_or_default();
                 for (column, y) in (0..).step_by(LANES).zip(y.chunks_mut(LANES)) {
                     let (best, mut winners) = match &phases {
                         Some(phases) => phases.maxima(g, &room[column..]),
-                        None => maxima(g, x, row, column..column + y.len()),
+                        None => maxima(g, x, bias, row, column..column + y.len()),
                     };
-                    let best = best.map(|best| best + bias);
                     y.iter_mut().zip(best).for_each(|(y, best)| *y = rectified(relu, best));
                     for (winner, best) in winners.iter_mut().zip(best) {
                         // What a ReLU makes 0 has no winner.
@@ -85,14 +84,14 @@ impl Phases {
         (fits && height * stride * pitch <= ROOM).then_some(Self { pitch, stride })
     }
 
-    /// Deals out the pixels under the windows of a row of outputs.
+    /// Deals out the pixels under the windows of a row of outputs, each with the bias.
     #[inline(always)]
-    fn fill(&self, g: &PoolGeometry, x: &[f32], out_row: usize, room: &mut [f32; ROOM]) {
+    fn fill(&self, g: &PoolGeometry, x: &[f32], bias: f32, out_row: usize, room: &mut [f32; ROOM]) {
         let (stride, pad) = (self.stride, g.pad[1]);
         let width = g.w.min((self.pitch * stride).saturating_sub(pad));
         for (r, phases) in room.chunks_exact_mut(stride * self.pitch).take(g.window[0]).enumerate() {
             match (out_row * g.stride[0] + r).checked_sub(g.pad[0]).filter(|&row| row < g.h) {
-                Some(row) => deal(stride, &x[row * g.w..][..width], pad, phases, self.pitch),
+                Some(row) => deal(stride, &x[row * g.w..][..width], bias, pad, phases, self.pitch),
                 None => phases.fill(f32::NEG_INFINITY),
             }
         }
@@ -122,11 +121,11 @@ impl Phases {
     }
 }
 
-/// Pixel `c` of the row goes to column `(pad + c) / stride` of phase `(pad + c) % stride`.
+/// Pixel `c` of the row, with the bias, goes to column `(pad + c) / stride` of phase `(pad + c) % stride`.
 #[inline(always)]
-fn deal(stride: usize, row: &[f32], pad: usize, phases: &mut [f32], pitch: usize) {
+fn deal(stride: usize, row: &[f32], bias: f32, pad: usize, phases: &mut [f32], pitch: usize) {
     match stride {
-        1 => phases[pad..][..row.len()].copy_from_slice(row),
+        1 => phases[pad..].iter_mut().zip(row).for_each(|(to, pixel)| *to = pixel + bias),
         2 => {
             let (first, second) = phases.split_at_mut(pitch);
             let (even, odd) = if pad.is_multiple_of(2) {
@@ -136,27 +135,28 @@ fn deal(stride: usize, row: &[f32], pad: usize, phases: &mut [f32], pitch: usize
             };
             let (pairs, last) = row.as_chunks();
             for ((even, odd), pair) in even.iter_mut().zip(odd).zip(pairs) {
-                [*even, *odd] = *pair;
+                [*even, *odd] = pair.map(|pixel| pixel + bias);
             }
-            last.iter().for_each(|&pixel| even[pairs.len()] = pixel);
+            last.iter().for_each(|&pixel| even[pairs.len()] = pixel + bias);
         }
         _ => {
             for (column, &pixel) in (pad..).zip(row) {
-                phases[column % stride * pitch + column / stride] = pixel;
+                phases[column % stride * pitch + column / stride] = pixel + bias;
             }
         }
     }
 }
 
 /// For windows, strides or images too large for [`Phases`].
-fn maxima(g: &PoolGeometry, x: &[f32], row: usize, outputs: Range<usize>) -> Maxima {
+fn maxima(g: &PoolGeometry, x: &[f32], bias: f32, row: usize, outputs: Range<usize>) -> Maxima {
     let (mut best, mut winners) = ([f32::NEG_INFINITY; LANES], [NONE; LANES]);
     for (lane, column) in outputs.enumerate() {
         let columns = pixels(g, 1, column);
         for image_row in pixels(g, 0, row) {
             let r = image_row + g.pad[0] - row * g.stride[0];
             let first_tap = r * g.window[1] + columns.start + g.pad[1] - column * g.stride[1];
-            for (tap, &pixel) in (first_tap..).zip(&x[image_row * g.w..][columns.clone()]) {
+            for (tap, pixel) in (first_tap..).zip(&x[image_row * g.w..][columns.clone()]) {
+                let pixel = pixel + bias;
                 if pixel > best[lane] || pixel.is_nan() {
                     (best[lane], winners[lane]) = (pixel, tap as u32); // a geometry has fewer than 2^31 taps
                 }

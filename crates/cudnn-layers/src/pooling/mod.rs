@@ -30,8 +30,8 @@ fn tap_size(geometry: &PoolGeometry) -> usize {
     if geometry.window[0] * geometry.window[1] < 256 { 1 } else { 4 }
 }
 
-/// `y = maximum over windows of x`, plus the `bias` of its channel, with `relu` rectified; `winners` gets what [`mask`]
-/// says. It may be left out where no backward pass follows.
+/// `y = maximum over windows of x`, each pixel with the `bias` of its channel, with `relu` rectified; `winners` gets
+/// what [`mask`] says. It may be left out where no backward pass follows.
 pub fn forward_max(
     device: &Device,
     geometry: &PoolGeometry,

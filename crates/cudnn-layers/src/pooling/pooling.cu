@@ -62,18 +62,19 @@ __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out,
     }
 }
 
-/// Of pixels that are equal the first wins. `bias` and `mask` may be null.
+/// Of pixels that are equal, with their bias, the first wins. `bias` and `mask` may be null.
 template <int WINDOW, int W, class Tap>
 __device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, const float* __restrict__ bias,
                                             real* __restrict__ y, Tap* __restrict__ mask) {
     Place<W> out(g);
     if (!out.exists) return;
-    Maxima<W, Tap> maxima([](int) { return false; });
+    Maxima<W> maxima;
     Pack<W> biases = of_channels<W>(bias, out.number(g), -0.0f);  // adding -0 changes nothing
-    each_pixel<WINDOW>(g, out, x, [&](int tap, const Pack<W, real>& pixel) { maxima.meet(tap, pixel); });
+    each_pixel<WINDOW>(g, out, x, [&](int tap, const Pack<W, real>& pixel) {
+        UNROLL for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, pixel.at[lane] + biases.at[lane]);
+    });
     u64 output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
-    maxima.write(g.relu, y + output, mask ? mask + output : nullptr,
-                 [&](int lane, float largest) { return largest + biases.at[lane]; });
+    maxima.write(g.relu, y + output, mask ? mask + output : nullptr, [](int, float value) { return value; });
 }
 
 /// Pixels of window `index` along one axis, padding included.
