@@ -7,7 +7,7 @@ use std::path::Path;
 use tensor::{Cpu, Device};
 
 /// Types without a gradient, which is checked too.
-const WITHOUT_GRADIENT: [&str; 5] = ["Input", "DummyData", "ImageData", "Data", "Accuracy"];
+const WITHOUT_GRADIENT: [&str; 6] = ["Input", "DummyData", "ImageData", "Data", "Accuracy", "Silence"];
 
 /// A test per layer type and device; [`CHECKED`] lists exactly those types that there are.
 macro_rules! gradient_checks {

@@ -234,6 +234,7 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
         ),
         ("Split", "", "Split"),
         ("Convert", "", "Convert"),
+        ("Silence", "", "Silence"),
         ("Dropout", "", "Dropout(DropoutParams { ratio: 0.5 })"),
         ("Softmax", "", "Softmax(SoftmaxParams { axis: 1 })"),
         (
@@ -254,7 +255,8 @@ fn the_texts_that_snapshots_know_layers_by_stay() {
     for (name, fields, expected) in cases {
         let is_data = ["Input", "DummyData", "ImageData", "Data"].contains(&name);
         let bottom = if is_data { "" } else { "bottom: 'x'" };
-        let text = format!("layer {{ name: 'l' type: '{name}' {bottom} top: 'y' {fields} }}");
+        let top = if name == "Silence" { "" } else { "top: 'y'" };
+        let text = format!("layer {{ name: 'l' type: '{name}' {bottom} {top} {fields} }}");
         assert_eq!(format!("{:?}", net(&text).layers[0].kind), expected, "{text}");
     }
     assert_eq!(cases.len(), LayerKind::TYPES.len());
