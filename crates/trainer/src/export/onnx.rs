@@ -26,7 +26,7 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
         if is_copy(node) {
             let from = model.names[node.bottoms[0]].clone();
             node.tops.iter().for_each(|&top| model.names[top].clone_from(&from));
-        } else if ![&node.bottoms, &node.tops].iter().any(|blobs| blobs.is_empty()) && !is_measure(node) {
+        } else if !node.bottoms.is_empty() && !is_measure(node) {
             let message =
                 || format!("this form of {} has no counterpart in ONNX", node.spec.kind.type_name());
             let mut from = node.bottoms.iter().map(|&bottom| &graph.nodes[graph.values[bottom].producer]);
@@ -111,34 +111,19 @@ impl<'a> Model<'a> {
                 self.op("PRelu", inputs, &top, []);
             }
             LayerKind::Eltwise(p) => {
-                let (name, coefficients) = match &p.operation {
-                    Combination::Sum(coefficients) => ("Add", &coefficients[..]),
-                    Combination::Product => ("Mul", &[][..]),
-                    Combination::Maximum => ("Max", &[][..]),
-                };
-                let mut inputs = bottoms;
-                for (input, &coefficient) in inputs.iter_mut().zip(coefficients) {
-                    let by = [("Mul", self.number(&top, coefficient))];
-                    let scaled = self.free(format!("{top}/scaled"));
-                    self.chain(std::mem::replace(input, scaled.clone()), by, &scaled);
-                }
-                let first = inputs.remove(0);
-                self.chain(first, inputs.into_iter().map(|input| (name, input)), &top);
-            }
-            LayerKind::Power(p) => {
-                let steps = [("Mul", p.scale), ("Add", p.shift), ("Pow", p.power)];
-                let steps = steps.map(|(name, by)| (name, self.number(&top, by)));
-                self.chain(x, steps, &top);
-            }
-            LayerKind::Slice(p) => {
-                let axis = shape.axis(p.axis.into()).filter(|&axis| axis > 0)?;
-                let mut start = 0;
-                for &part in &node.tops {
-                    let (part, end) = (self.names[part].clone(), start + self.shape(part).dim(axis));
-                    let bounds = [start, end, axis].map(|bound| self.whole(&part, &[bound as i64]));
-                    self.op("Slice", [x.clone()].into_iter().chain(bounds), &part, []);
-                    start = end;
-                }
+                let name = match &p.operation {
+                    Combination::Sum(coefficients) if coefficients.iter().any(|&one| one != 1.0) => None,
+                    Combination::Sum(_) => Some("Add"),
+                    Combination::Product => Some("Mul"),
+                    Combination::Maximum => Some("Max"),
+                }?;
+                // One operator of two inputs after the other.
+                (1..bottoms.len()).fold(x, |before, index| {
+                    let is_last = index + 1 == bottoms.len();
+                    let result = if is_last { top.clone() } else { self.free(format!("{top}/{index}")) };
+                    self.op(name, [before, bottoms[index].clone()], &result, []);
+                    result
+                });
             }
             LayerKind::Flatten(_) | LayerKind::Reshape(_) => {
                 let to = self.shape(node.tops[0]).dims();
@@ -146,8 +131,9 @@ impl<'a> Model<'a> {
                 let dims: Vec<i64> =
                     std::iter::once(0).chain(to.iter().skip(1).map(|&dim| dim as i64)).collect();
                 (to.first() == shape.dims().first()).then_some(())?;
-                let dims = self.whole(&top, &dims);
-                self.op("Reshape", [x, dims], &top, []);
+                let constant = self.free(format!("{top}/shape"));
+                self.constant(&constant, &[dims.len()], INT64, bytemuck::cast_slice(&dims));
+                self.op("Reshape", [x, constant], &top, []);
             }
             kind => {
                 let (name, attributes) = operator(kind, shape)?;
@@ -196,32 +182,6 @@ impl<'a> Model<'a> {
     fn constant(&mut self, name: &str, shape: &[usize], element: i64, bytes: &[u8]) {
         let dims = shape.iter().fold(Writer::default(), |tensor, &dim| tensor.number(1, dim as i64));
         self.constants.push(dims.number(2, element).bytes(8, name).bytes(9, bytes));
-    }
-
-    /// The name of a new constant, a number, for what makes `top`.
-    fn number(&mut self, top: &str, value: f32) -> String {
-        let name = self.free(format!("{top}/number"));
-        self.constant(&name, &[], FLOAT, bytemuck::bytes_of(&value));
-        name
-    }
-
-    /// The same of whole numbers.
-    fn whole(&mut self, top: &str, values: &[i64]) -> String {
-        let name = self.free(format!("{top}/numbers"));
-        self.constant(&name, &[values.len()], INT64, bytemuck::cast_slice(values));
-        name
-    }
-
-    /// Operators of two inputs one after the other: the result of each is the first input of the next.
-    fn chain<'o>(&mut self, x: String, steps: impl IntoIterator<Item = (&'o str, String)>, top: &str) {
-        let mut steps = steps.into_iter().peekable();
-        let mut before = x;
-        while let Some((operator, second)) = steps.next() {
-            let is_last = steps.peek().is_none();
-            let result = if is_last { top.to_owned() } else { self.free(format!("{top}/{operator}")) };
-            self.op(operator, [before, second], &result, []);
-            before = result;
-        }
     }
 
     fn op(

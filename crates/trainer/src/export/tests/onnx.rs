@@ -168,43 +168,6 @@ fn a_net_is_a_graph_of_operators_with_its_weights() {
     assert_eq!(constants["norm.mean"], bytemuck::cast_slice::<f32, u8>(&means));
 }
 
-#[test]
-fn sums_with_factors_powers_and_slices_are_made_of_several_operators() {
-    let text = [
-        INPUT,
-        "layer { name: 'cut' type: 'Slice' bottom: 'data' top: 'a' top: 'b' slice_param { slice_point: 1 } }\n",
-        "layer { name: 'silence' type: 'Silence' bottom: 'b' }\n",
-        &layer("Power", "power", &["a"], "power_param { power: 2 scale: 3 shift: 4 }"),
-        &layer("Eltwise", "sum", &["power", "a"], "eltwise_param { coeff: 5 coeff: -6 }"),
-    ];
-    let graph = export(&parse(&text.concat())).unwrap().0.messages(7).remove(0);
-    let constants: BTreeMap<String, Vec<u8>> =
-        graph.messages(5).iter().map(|tensor| (tensor.text(8), tensor.bytes[&9].concat())).collect();
-    // An operator with its constants, which are floats, or whole numbers of 8 bytes.
-    let made = |(operator, inputs, output): &(String, Vec<String>, String)| {
-        let numbers = inputs.iter().filter_map(|input| constants.get(input)).map(|bytes| match bytes.len() {
-            4 => f32::from_le_bytes(bytes[..].try_into().unwrap()),
-            _ => i64::from_le_bytes(bytes[..].try_into().unwrap()) as f32,
-        });
-        (operator.clone(), numbers.collect::<Vec<f32>>(), output.clone())
-    };
-    let found: Vec<_> = operators(&graph).iter().map(made).collect();
-    let expected: [(&str, &[f32], &str); 8] = [
-        ("Slice", &[0.0, 1.0, 1.0], "a"),
-        ("Slice", &[1.0, 4.0, 1.0], "b"),
-        ("Mul", &[3.0], "power/Mul"),
-        ("Add", &[4.0], "power/Add"),
-        ("Pow", &[2.0], "power"),
-        ("Mul", &[5.0], "sum/scaled"),
-        ("Mul", &[-6.0], "sum/scaled#2"),
-        ("Add", &[], "sum"),
-    ];
-    let expected = expected.map(|(operator, by, to)| (operator.to_owned(), by.to_vec(), to.to_owned()));
-    assert_eq!(found, expected);
-    let outputs: Vec<String> = graph.messages(12).iter().map(|value| value.text(1)).collect();
-    assert_eq!(outputs, ["sum"], "what is silenced is no output");
-}
-
 /// What stands between operators has a name of its own, whatever blobs are called.
 #[test]
 fn no_name_stands_twice() {
