@@ -80,7 +80,7 @@ impl Layer for SoftmaxWithLoss {
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let (labels, weight) = (io.bottoms[1], self.weights[0]);
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            softmax::loss_backward(device, &self.extents, &self.options, weight, io.saved, labels, dx);
+            softmax::loss_backward(device, &self.extents, &self.options, weight, io.saved, labels, dx)?;
         }
         Ok(())
     }
