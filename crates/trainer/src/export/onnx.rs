@@ -26,7 +26,7 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
         if is_copy(node) {
             let from = model.names[node.bottoms[0]].clone();
             node.tops.iter().for_each(|&top| model.names[top].clone_from(&from));
-        } else if !node.bottoms.is_empty() && !is_measure(node) {
+        } else if !node.bottoms.is_empty() && !node.tops.is_empty() && !is_measure(node) {
             let message =
                 || format!("this form of {} has no counterpart in ONNX", node.spec.kind.type_name());
             let mut from = node.bottoms.iter().map(|&bottom| &graph.nodes[graph.values[bottom].producer]);

@@ -58,7 +58,7 @@ impl NetSpec {
             let scores = layer.tops[0].clone();
             return Ok((net, scores));
         }
-        let last = net.layers.last().ok_or("it has no layers")?;
+        let last = net.layers.iter().rfind(|layer| !layer.tops.is_empty()).ok_or("it has no layers")?;
         let blob = measured.unwrap_or_else(|| last.tops[0].clone());
         let is_ready =
             |layer: &LayerSpec| matches!(layer.kind, LayerKind::Sigmoid(_)) && layer.tops.contains(&blob);

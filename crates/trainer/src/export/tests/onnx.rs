@@ -168,6 +168,16 @@ fn a_net_is_a_graph_of_operators_with_its_weights() {
     assert_eq!(constants["norm.mean"], bytemuck::cast_slice::<f32, u8>(&means));
 }
 
+#[test]
+fn what_is_silenced_is_no_output() {
+    let silence = "layer { name: 'silence' type: 'Silence' bottom: 'side' }\n";
+    let text = [INPUT, &layer("ReLU", "relu", &["data"], ""), &layer("TanH", "side", &["data"], ""), silence];
+    let (model, _) = export(&parse(&text.concat())).unwrap();
+    let graph = &model.messages(7)[0];
+    assert_eq!(operators(graph).len(), 2);
+    assert_eq!(graph.messages(12).iter().map(|value| value.text(1)).collect::<Vec<_>>(), ["relu"]);
+}
+
 /// What stands between operators has a name of its own, whatever blobs are called.
 #[test]
 fn no_name_stands_twice() {

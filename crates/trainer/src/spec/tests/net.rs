@@ -300,7 +300,9 @@ fn a_net_predicts_images_as_its_data_are() {
         "layer { name: 'data' type: 'ImageData' top: 'x' top: 'label' image_data_param { source: 'l' } }
   layer { name: 'accuracy' type: 'Accuracy' bottom: 'x' bottom: 'label' top: 'accuracy' }
   layer { name: 'relu' type: 'ReLU' bottom: 'x' top: 'y' }";
-    for (text, blob) in [(text.to_owned(), "x"), (text.replace("type: 'Accuracy'", "type: 'Eltwise'"), "y")] {
+    let unmeasured = text.replace("type: 'Accuracy'", "type: 'Eltwise'");
+    let silenced = format!("{unmeasured} layer {{ name: 'silence' type: 'Silence' bottom: 'accuracy' }}");
+    for (text, blob) in [(text.to_owned(), "x"), (unmeasured, "y"), (silenced, "y")] {
         let (spec, scores) = net(&text).predicting(|_| Ok([3, 32, 32])).unwrap();
         let last = spec.layers.last().unwrap();
         assert_eq!((&last.bottoms[..], &last.tops[..]), (&[blob.to_owned()][..], &[scores][..]));
