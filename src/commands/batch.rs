@@ -6,8 +6,8 @@ use super::origin::Origin;
 use crate::Error;
 use figures::{BatchPoint, BatchReport};
 use memory::ArenaLayout;
-use planner::{Bytes, PlanOptions};
-use std::{cell::Cell, collections::BTreeSet};
+use planner::{Bytes, Kernel, PlanOptions};
+use std::collections::BTreeSet;
 use trainer::planning::{Rates, estimated_costs};
 use trainer::spec::{NetSpec, Phase};
 use trainer::{Net, NetError, layers::BuildOptions};
@@ -19,8 +19,6 @@ pub(super) struct BatchSearch {
     pub(super) build: BuildOptions,
     pub(super) rates: Rates,
     pub(super) goal: Goal,
-    /// Whether nothing is recorded of a mini-batch that was tried.
-    pub(super) unrecorded: Cell<bool>,
 }
 
 /// Most samples that `--batch` takes, too.
@@ -88,7 +86,24 @@ impl BatchSearch {
         }
         points.sort_by_key(|point| point.mini_batch);
         let goal = (self.goal.policy.to_string(), self.goal.budget);
-        Ok(BatchReport::new(goal, (largest.max(1), self.unrecorded.get()), points))
+        let unrecorded = origin.recorded.is_some() && self.measured(origin, options, largest + 1)?.is_none();
+        Ok(BatchReport::new(goal, (largest.max(1), unrecorded), points))
+    }
+
+    /// The net of so many samples and its kernels, which are measured; nothing if nothing is recorded of them.
+    fn measured(
+        &self,
+        origin: &mut Origin,
+        options: &PlanOptions,
+        mini_batch: usize,
+    ) -> Result<Option<(Net, Vec<Kernel>)>, Error> {
+        let net = self.net(mini_batch)?;
+        let kernels = in_math(net.kernels(), origin.math);
+        match origin.planning.complete(&kernels, options, |_| ()) {
+            Err(NetError::Profile(_)) if origin.recorded.is_some() => return Ok(None),
+            measured => measured?,
+        }
+        Ok(Some((net, kernels)))
     }
 
     /// What `mini_batch` samples bring; nothing if they do not fit with workspaces, or nothing is recorded of them.
@@ -98,16 +113,8 @@ impl BatchSearch {
         options: &PlanOptions,
         mini_batch: usize,
     ) -> Result<Option<BatchPoint>, Error> {
-        let mut nets = vec![self.net(mini_batch)?];
-        let kernels = in_math(nets[0].kernels(), origin.math);
-        match origin.planning.complete(&kernels, options, |_| ()) {
-            Err(NetError::Profile(_)) if origin.recorded.is_some() => {
-                self.unrecorded.set(true);
-                return Ok(None);
-            }
-            measured => measured?,
-        }
-        let is_training = nets[0].is_training();
+        let Some((net, kernels)) = self.measured(origin, options, mini_batch)? else { return Ok(None) };
+        let (is_training, mut nets) = (net.is_training(), vec![net]);
         match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, is_training)) {
             Ok((_, _, schedule)) => Ok(Some(BatchPoint::new(mini_batch, schedule.planned_ms))),
             Err(Error::Refused(_)) => Ok(None),

@@ -365,7 +365,6 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },
         rates: origin.rates(),
         goal: Goal { policy, budget },
-        unrecorded: Default::default(),
     };
     let largest = search.largest()?;
     let options = request.planning.options(origin.on_gpu(), None)?;

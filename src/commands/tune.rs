@@ -76,7 +76,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let synthetic = synthetic(run.synthetic, &spec)?.or(Some(STAND_IN));
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
-    let search = BatchSearch { spec, build, rates: origin.rates(), goal, unrecorded: Default::default() };
+    let search = BatchSearch { spec, build, rates: origin.rates(), goal };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);
