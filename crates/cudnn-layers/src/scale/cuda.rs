@@ -16,13 +16,11 @@ pub(super) fn forward(
     Out { to: y, accumulate }: Out<'_>,
 ) {
     let (place, grids) = of_channels(cuda, &[x, Some(y.as_view())], extents);
-    let (extents, relu) = (Extents::new(extents), i32::from(relu));
+    let (extents, relu, add) = (Extents::new(extents), i32::from(relu), add(accumulate));
     let (from, to, Affine { gamma, beta }) = (numbers(x), y.numbers(), *affine);
     // SAFETY: `scale(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y, int add)`;
     // the contract has checked the lengths, and that nothing is added in place.
-    unsafe {
-        launch!(cuda, place, "scale", grids.map, [&extents, gamma, beta, relu, from, to, add(accumulate)])
-    };
+    unsafe { launch!(cuda, place, "scale", grids.map, [&extents, gamma, beta, relu, from, to, add]) };
 }
 
 pub(super) fn backward_affine(
