@@ -271,3 +271,30 @@ fn a_net_without_a_loss_has_a_loss_of_zero() {
     let said = folder.succeed("time --model net.prototxt --iterations 1");
     assert!(said.contains("\nInitial loss: 0\n"), "{said}");
 }
+
+#[test]
+fn stages_and_levels_choose_layers() {
+    let folder = Folder::new();
+    let conv = |name: &str, rule: &str| {
+        format!(
+            "layer {{ name: '{name}' type: 'Convolution' bottom: 'x' top: '{name}' include {{ {rule} }} \
+             convolution_param {{ num_output: 2 kernel_size: 3 }} }}\n"
+        )
+    };
+    let input = "layer { name: 'x' type: 'Input' top: 'x' input_param { shape { dim: [2, 3, 8, 8] } } }\n";
+    let net = [input, &conv("always", ""), &conv("staged", "stage: 'fine'"), &conv("high", "min_level: 2")];
+    folder.write("staged.prototxt", net.concat());
+    for (options, expected) in [
+        ("", &["always"][..]),
+        ("--stage fine", &["always", "staged"]),
+        ("--stage coarse --stage fine --level 2", &["always", "staged", "high"]),
+    ] {
+        let plan = format!("plan --model staged.prototxt --phase TEST --policy undivided {options}");
+        let report = folder.json(&plan);
+        let kernels = report["plan"]["kernels"].as_array().unwrap().iter();
+        let names: Vec<&str> = kernels.map(|kernel| kernel["kernel"]["name"].as_str().unwrap()).collect();
+        assert_eq!(names, expected, "{options}");
+    }
+    let of_a_shape = folder.run("plan --conv n=1,c=1,h=4,k=1,r=3 --stage fine");
+    assert_eq!(of_a_shape.status.code(), Some(2), "a shape has no stage");
+}
