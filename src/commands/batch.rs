@@ -97,7 +97,7 @@ impl BatchSearch {
         options: &PlanOptions,
         mini_batch: usize,
     ) -> Result<Option<(Net, Vec<Kernel>)>, Error> {
-        let net = self.net(mini_batch)?;
+        let mut net = self.net(mini_batch)?;
         let kernels = in_math(net.kernels(), origin.math);
         match origin.planning.complete(&kernels, options, |_| ()) {
             Err(NetError::Profile(_)) if origin.recorded.is_some() => return Ok(None),
