@@ -206,7 +206,7 @@ fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
     folder.succeed("init own/lists/.. --data pictures --like tiny.prototxt --size 20");
     let net = text(&folder.read("own/net.prototxt"));
     assert!(
-        net.contains("name: 'own'") && net.contains("std_value") && net.contains("crop_size: 20"),
+        net.contains("name: \"own\"") && net.contains("std_value") && net.contains("crop_size: 20"),
         "{net}"
     );
     assert!(rate("tuned") && !rate("own"));
