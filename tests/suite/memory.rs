@@ -180,6 +180,21 @@ fn joint_plans_of_other_recorded_nets() {
     }
 }
 
+/// Little above the smallest budget, where all but what is needed at once has to leave and come back, and buffers have to
+/// lie nearly without gaps. What takes 3 % less has no plan.
+#[test]
+fn joint_plans_near_the_floor_are_fast() {
+    let folder = Folder::new();
+    for (net, batch, mib, over_bound) in [("googlenet", 128, 1005, 1.2), ("resnet50", 50, 985, 2.0)] {
+        let plan = format!("plan --model {net} --batch {batch} --device h200 --memory-policy joint");
+        let report = folder.json(&format!("{plan} --device-memory {mib}MiB"));
+        let ms = |field: &str| report["schedule"][field].as_f64().unwrap();
+        assert!(ms("planned_ms") <= over_bound * ms("bound_ms"), "{net}: {}", report["schedule"]);
+        let refused = folder.run(&format!("{plan} --device-memory {}MiB", mib * 97 / 100));
+        assert_refused(&refused, 1, &["the smallest budget with a plan is"], net);
+    }
+}
+
 /// What `tune` recommends follows from what it reports, and fits.
 #[test]
 fn tune_recommends_a_mini_batch_that_fits_and_its_rate() {

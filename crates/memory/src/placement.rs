@@ -12,17 +12,18 @@ pub(crate) struct Placement {
     pub(crate) len: u64,
 }
 
-/// To find a better order, about so many buffers are placed again in all.
-const AGAIN: usize = 5000;
+/// To find a better order, each buffer is placed again so often on average, as long as that is about so many comparisons.
+const AGAIN: (usize, usize) = (200, 100_000_000);
 
-/// Places buffers so that two that live at the same time never overlap. Tries the same few orders in turn and returns
+/// Places buffers so that two that live at the same time never overlap. Tries the same orders in turn and returns
 /// the first placing of at most `enough` bytes, or else the smallest: what fits some memory fits it when placed for the
 /// least, too (`enough` 0). Buffers that `goes_last` selects are placed after all others, and change nothing for them.
 ///
 /// The first order is by falling size, of equal ones the earliest first, each at the lowest offset where it fits between
 /// those already placed (the optimum is NP-hard; Pisarchyk and Lee 2020, "greedy by size"). Buffers of one size it
-/// places perfectly. The second begins with what lives longest while memory is short; in later ones whatever ends high
-/// moves forward by a third of its place in the order.
+/// places perfectly. The second begins with what lives longest while memory is short. Then whatever would end where the
+/// best placing so far does, or nearly so, moves forward by a third of its place in the order, and what was placed from
+/// there on is placed again.
 pub(crate) fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool, enough: u64) -> Placement {
     let mut order: Vec<usize> = (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
     order.sort_by_key(|&index| {
@@ -39,18 +40,22 @@ pub(crate) fn place(buffers: &[Residence], goes_last: impl Fn(usize) -> bool, en
     let shortage = |index: usize| short[buffers[index].last + 1] - short[buffers[index].first];
     let mut best = Placed::default().add(buffers, &order);
     order.sort_by(|&a, &b| shortage(b).total_cmp(&shortage(a)));
-    for _ in 0..AGAIN / order.len().max(1) {
+    let (mut now, mut at) = (Placed::default(), 0);
+    for _ in 0..(AGAIN.0 * order.len()).min(AGAIN.1 / order.len().max(1)) {
         if best.placement.len <= least.max(enough) {
             break;
         }
-        let now = Placed::default().add(buffers, &order);
-        let offsets = now.placement.offsets.clone();
-        best = if now.placement.len < best.placement.len { now } else { best };
-        for at in 0..order.len() {
-            let end = offsets[order[at]] + buffers[order[at]].bytes.align_up(ALIGNMENT).0;
-            if end > u64::midpoint(least, best.placement.len) {
-                order[at * 2 / 3..=at].rotate_right(1);
-            }
+        if at == order.len() {
+            (best, at) = (std::mem::take(&mut now), 0);
+        }
+        now = now.add(buffers, &order[at..=at]);
+        if now.placement.len <= best.placement.len - (best.placement.len - least).div_ceil(10) {
+            at += 1;
+        } else {
+            let forward = at * 2 / 3;
+            now.take_back(forward);
+            order[forward..=at].rotate_right(1);
+            at = forward;
         }
     }
     best.add(buffers, &last).placement
@@ -81,6 +86,8 @@ pub(crate) fn alive<'a>(buffers: impl Iterator<Item = &'a Residence> + Clone) ->
 /// A buffer that has its place.
 #[derive(Clone, Copy)]
 struct Block {
+    /// So many were placed before.
+    number: usize,
     offset: u64,
     end: u64,
     life: Residence,
@@ -91,6 +98,8 @@ struct Block {
 #[derive(Default)]
 struct Placed {
     runs: Vec<Run>,
+    /// How many blocks there are.
+    count: usize,
     placement: Placement,
 }
 
@@ -114,11 +123,27 @@ impl Placed {
         for &index in order {
             let (life, len) = (buffers[index], buffers[index].bytes.align_up(ALIGNMENT).0);
             let offset = self.lowest(&life, len);
-            self.insert(Block { offset, end: offset + len, life });
+            self.insert(Block { number: self.count, offset, end: offset + len, life });
+            self.count += 1;
             self.placement.offsets[index] = offset;
             self.placement.len = self.placement.len.max(offset + len);
         }
         self
+    }
+
+    /// Takes away all but the first `count`.
+    fn take_back(&mut self, count: usize) {
+        self.runs.retain_mut(|run| {
+            let mut blocks = std::mem::take(&mut run.blocks);
+            blocks.retain(|block| block.number < count);
+            let is_left = !blocks.is_empty();
+            if is_left {
+                *run = Run::new(blocks);
+            }
+            is_left
+        });
+        self.count = count;
+        self.placement.len = self.runs.iter().map(|run| run.end).max().unwrap_or(0);
     }
 
     /// The lowest offset at which `len` bytes are free as long as `life` lasts.
@@ -279,7 +304,10 @@ mod tests {
             let mut order: Vec<usize> =
                 (0..buffers.len()).filter(|&index| buffers[index].bytes.0 > 0).collect();
             order.sort_by_key(|&index| (index % 3 == 1, std::cmp::Reverse(buffers[index].bytes.0)));
-            let placement = Placed::default().add(&buffers, &order).placement;
+            let mut again = Placed::default().add(&buffers, &order);
+            let placement = again.placement.clone();
+            again.take_back(order.len() / 3);
+            assert_eq!(again.add(&buffers, &order[order.len() / 3..]).placement, placement);
             let end =
                 |index: usize| placement.offsets[index] + buffers[index].bytes.0.next_multiple_of(ALIGNMENT);
             for (done, &index) in order.iter().enumerate() {

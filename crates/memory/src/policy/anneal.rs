@@ -5,7 +5,7 @@ use super::trial::{Choice, Trial};
 use std::{panic::resume_unwind, thread};
 
 /// So many units are changed from a start, within limits of its trials, and so many are placed at each capacity.
-const TRIALS: (usize, [usize; 2]) = (200_000, [450, 6000]);
+const TRIALS: (usize, [usize; 2]) = (150_000, [340, 4500]);
 const PLACED: usize = 400;
 /// The heat at the end, in parts of the time.
 const COLD: f64 = 1e-5;

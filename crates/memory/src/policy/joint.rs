@@ -15,10 +15,12 @@ use super::{bound::Bound, costs::Costs, price::Prices, problem::Problem};
 use crate::{outline::Outline, schedule::Schedule};
 use planner::{ARENA_ALIGNMENT, Bytes};
 
-/// A search climbs by this part of what keeping everything takes: one that never offloads, and one that may.
+/// A search climbs by this part of what keeping everything takes: one that never offloads, and one that may; at first by
+/// so many times less, as most time is won near the floor.
 const STEPS: [f64; 2] = [0.02, 0.01];
+const NEAR: u64 = 8;
 /// Steps of the prices at the first capacity, at each other one, and for the bound.
-const PRICES: [usize; 3] = [200, 30, 800];
+const PRICES: [usize; 3] = [200, 30, 400];
 /// How many times the budget has a bound: one for more memory is one for less, and its prices, which rise sooner near the
 /// floor, lead to those for less.
 const BOUNDED: [f64; 3] = [1.0, 1.15, 1.0];
@@ -26,6 +28,8 @@ const BOUNDED: [f64; 3] = [1.0, 1.15, 1.0];
 const HEAT: [f64; 2] = [1e-3, 4e-3];
 /// How many choices are known at once: to begin with, and at most.
 const KNOWN: [usize; 2] = [4, 48];
+/// What takes more than so many times the bound is searched on from all that was known to begin with.
+const FAR: f64 = 1.02;
 
 /// The fastest iteration that was found whose buffers fit `budget` bytes of the device: every feature map is kept,
 /// offloaded or computed again, and each kernel has as workspace what is free when it runs. What outlives an iteration
@@ -98,8 +102,18 @@ struct Search<'a> {
     choices: Annealing<'a>,
     /// The fastest for each capacity, as far as they have no places yet.
     unplaced: Vec<(u64, Choice)>,
-    /// All that was placed, with its time (infinite if it does not fit) and workspaces in the memory it was found for.
-    found: Vec<(f64, Fitting<'a>, Vec<[Bytes; 2]>)>,
+    /// All that was placed.
+    found: Vec<Found<'a>>,
+}
+
+/// A choice in its places.
+struct Found<'a> {
+    fitting: Fitting<'a>,
+    /// The fastest if buffers lay without gaps in the memory that it was found for.
+    workspace: Vec<[Bytes; 2]>,
+    /// Its time and memory with them.
+    ms: f64,
+    takes: Bytes,
 }
 
 impl<'a> Search<'a> {
@@ -126,21 +140,27 @@ impl<'a> Search<'a> {
     /// Climbs from what [`Search::start`] returned up to `budget`, or to what is as fast as in any memory, and tries
     /// AccUDNN's choices for both ends, too. Returns the fastest plan.
     fn rise(&mut self, budget: Bytes, [least, floor]: [Bytes; 2], step: u64) -> Option<MemoryPlan> {
-        let (problem, aligned) = (self.problem, (step / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT);
-        for capacity in (least.0..=budget.0).step_by(aligned as usize) {
+        let (problem, mut capacity) = (self.problem, least.0);
+        while capacity <= budget.0 {
             if capacity > least.0 {
                 self.climb(PRICES[1], capacity);
             }
             let fastest_ms = problem.unlimited_ms * (1.0 + 1e-9);
-            let is_fastest = self.choices.fits.first().is_some_and(|(ms, _)| *ms <= fastest_ms);
-            if is_fastest || !self.has(f64::MAX) {
-                self.search_places(capacity);
+            let fits = self.choices.fits.clone();
+            if fits.first().is_some_and(|(ms, _)| *ms <= fastest_ms) {
+                for (ms, choice) in &fits {
+                    if !self.has(*ms, Bytes(capacity)) {
+                        self.place(choice, (capacity, false), Bytes(capacity));
+                    }
+                }
             } else {
-                self.unplaced.extend(self.choices.fits.iter().map(|(_, choice)| (capacity, choice.clone())));
+                self.unplaced.extend(fits.into_iter().map(|(_, choice)| (capacity, choice)));
             }
-            if self.has(fastest_ms) {
+            if self.has(fastest_ms, Bytes(capacity)) {
                 break;
             }
+            let further = step.min(step / NEAR + (capacity - least.0) / 2);
+            capacity += (further / ARENA_ALIGNMENT + 1) * ARENA_ALIGNMENT;
         }
         for within in [floor.min(budget), budget] {
             if let Ok((choice, capacity, _)) = problem.swapped(within) {
@@ -163,7 +183,7 @@ impl<'a> Search<'a> {
         self.set_capacity(capacity);
         let (choices, mut answers) = (&mut self.choices, Vec::new());
         let last_ms = choices.go_on(capacity);
-        self.bound.rise(&mut self.prices, steps, |answer| {
+        let bound_ms = self.bound.rise(&mut self.prices, steps, |answer| {
             answers.push((choices.energy(&answer.choice, f64::INFINITY), answer.choice.clone()));
             choices.fits.first().map_or(last_ms, |(ms, _)| *ms)
         });
@@ -173,33 +193,22 @@ impl<'a> Search<'a> {
         choices.known.extend(answers.into_iter().map(|(_, choice)| choice).take(KNOWN[1] / 8));
         choices.known.drain(KNOWN[0]..choices.known.len().saturating_sub(KNOWN[1]).max(KNOWN[0]));
         choices.anneal_both(starts, HEAT);
-    }
-
-    /// Whether a plan that was placed takes no more.
-    fn has(&self, ms: f64) -> bool {
-        self.found.iter().any(|(found_ms, ..)| *found_ms <= ms)
-    }
-
-    /// Places what was found. Near the floor what fits in sum may have no places, and what other searches find may.
-    fn search_places(&mut self, capacity: u64) {
-        let fits = self.choices.fits.clone();
-        for start in 0..=KNOWN[0] {
-            for (ms, choice) in &self.choices.fits.clone() {
-                if !self.has(*ms) {
-                    self.place(choice, (capacity, false), Bytes(capacity));
-                }
-            }
-            if self.has(f64::MAX) || start == KNOWN[0] {
+        for starts in [[0, 1], [2, 3]] {
+            if choices.fits.first().is_some_and(|(ms, _)| *ms <= FAR * bound_ms) {
                 break;
             }
-            let choices = &mut self.choices;
-            choices.known.extend(std::mem::take(&mut choices.fits).into_iter().map(|(_, choice)| choice));
-            choices.anneal(choices.known[start].clone(), choices.trials(), HEAT[1]);
+            choices.known.extend(choices.fits.iter().map(|(_, choice)| choice.clone()));
+            choices.anneal_both(starts.map(|start| choices.known[start].clone()), [HEAT[1]; 2]);
         }
-        self.choices.fits = fits;
     }
 
-    /// Places a choice for `capacity`, by kernels that are `patient` or not, within `budget`, or wherever it ends.
+    /// Whether what was placed has a plan for `budget` that takes no more time.
+    fn has(&self, ms: f64, budget: Bytes) -> bool {
+        self.found.iter().any(|found| found.ms <= ms && found.takes <= budget)
+    }
+
+    /// Places a choice for `capacity`, by kernels that are `patient` or not and have the fastest workspaces for `budget`,
+    /// within it or wherever it ends.
     fn place(&mut self, choice: &Choice, (capacity, patient): (u64, bool), budget: Bytes) {
         let problem = self.problem;
         let carried = problem.carry_out(choice, capacity, patient);
@@ -207,9 +216,9 @@ impl<'a> Search<'a> {
             return;
         }
         let fitting = Fitting::new(problem.outline, problem.costs, carried.actions(problem));
-        let workspace = (budget > Bytes::ZERO).then(|| fitting.workspaces(budget, true).ok()).flatten();
-        let ms = workspace.as_ref().map_or(f64::INFINITY, |workspace| fitting.time_ms(workspace));
-        self.found.push((ms, fitting, workspace.unwrap_or_default()));
+        let workspace = fitting.ideal(budget);
+        let (ms, takes) = (fitting.time_ms(&workspace), fitting.takes(&workspace, budget));
+        self.found.push(Found { fitting, workspace, ms, takes });
     }
 
     /// The fastest of what was found: as it was placed for less, or with the workspaces of `budget`.
@@ -218,14 +227,14 @@ impl<'a> Search<'a> {
         let mut trial = Trial::default();
         for (capacity, choice) in std::mem::take(&mut self.unplaced).into_iter().rev() {
             self.problem.compute(&choice, budget.0, f64::INFINITY, &mut trial);
-            if !self.has(trial.time_ms) {
+            if !self.has(trial.time_ms, budget) {
                 self.place(&choice, (capacity, false), Bytes(capacity));
             }
         }
         let mut best: Option<(f64, &Fitting<'_>, Vec<[Bytes; 2]>)> = None;
-        for (ms, fitting, workspace) in self.found.iter().rev() {
+        for Found { fitting, workspace, ms, takes } in self.found.iter().rev() {
             let least_ms = best.as_ref().map_or(f64::INFINITY, |best| best.0);
-            let before = (*ms < least_ms).then(|| (*ms, fitting, workspace.clone()));
+            let before = (*takes <= budget && *ms < least_ms).then(|| (*ms, fitting, workspace.clone()));
             let hopes = fitting.time_ms(&fitting.ideal(budget)) < least_ms;
             let now = hopes.then(|| fitting.workspaces(budget, false).ok()).flatten();
             let now = now.map(|workspace| (fitting.time_ms(&workspace), fitting, workspace));

@@ -108,7 +108,7 @@ impl<'a> Fitting<'a> {
     }
 
     /// What it takes with `workspace` in the better of the two ways of [`ArenaLayout`], or no more than `enough`.
-    fn takes(&self, workspace: &[[Bytes; 2]], enough: Bytes) -> Bytes {
+    pub(super) fn takes(&self, workspace: &[[Bytes; 2]], enough: Bytes) -> Bytes {
         let at = self.kernels().map(|(at, (node, pass))| (at, workspace[node][pass]));
         self.beside.takes(&at.collect::<Vec<_>>(), enough)
     }
