@@ -42,8 +42,8 @@ pub struct SolverState {
 
 impl SolverState {
     /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and its seed, and a file of
-    /// weights, if that is given. Layers draw from the seed they were built with: with another one, dropout and the order of the data
-    /// would differ.
+    /// weights, if that is given. Layers draw from the seed they were built with: with another one, dropout and the
+    /// order of the data would differ.
     ///
     /// # Errors
     /// [`NetError::Refused`], naming what differs.
