@@ -1,9 +1,9 @@
 //! Measuring a convolution on the GPU that it is to run on: every algorithm at every size of the batch-size policy.
 
 use crate::call::Call;
-use crate::cudnn::{Raw, SUCCESS};
+use crate::cudnn::{Owned, Raw, SUCCESS};
 use crate::database::{keep, known};
-use crate::driver::{Clock, Memory};
+use crate::driver::{Clock, memory};
 use crate::plan::{Plan, algorithms};
 use crate::settings::Settings;
 use crate::signature::{Signature, is_deterministic};
@@ -123,7 +123,9 @@ struct Bench<'b> {
     /// The whole convolution, on operands of our own if the caller gives none.
     call: Call,
     /// These operands, and a workspace where the caller's is too small.
-    ours: [Memory; 4],
+    ours: [Owned; 4],
+    /// Of our workspace.
+    bytes: usize,
     calls: u32,
     clock: Clock,
 }
@@ -133,12 +135,12 @@ impl<'b> Bench<'b> {
         let clock = Clock::new(call.stream()).ok_or("the driver makes no events")?;
         let is_given = call.operands.iter().all(|operand| !operand.is_null());
         let [a, b, c] = if is_given { [0; 3] } else { plan.signature.bytes() };
-        let [Some(a), Some(b), Some(c), Some(scratch)] = [a, b, c, 0].map(Memory::new) else {
+        let [Some(a), Some(b), Some(c), Some(scratch)] = [a, b, c, 0].map(memory) else {
             return Err("the GPU has no room for operands to measure with");
         };
-        let operands = if is_given { call.operands } else { [a.address, b.address, c.address] };
+        let operands = if is_given { call.operands } else { [a.raw, b.raw, c.raw] };
         let call = Call { operands, scalars: plan.signature.scalars(), ..*call };
-        Ok(Self { plan, call, ours: [a, b, c, scratch], calls: 0, clock })
+        Ok(Self { plan, call, ours: [a, b, c, scratch], bytes: 0, calls: 0, clock })
     }
 
     /// Milliseconds of a call of an algorithm on `size` samples in so many bytes of workspace; nothing if it does not
@@ -164,11 +166,11 @@ impl<'b> Bench<'b> {
             return Some(address);
         }
         let [.., scratch] = &mut self.ours;
-        if scratch.len < bytes {
+        if self.bytes < bytes {
             // The old one goes first: there need not be room for both.
-            *scratch = Memory::new(0)?;
-            *scratch = Memory::new(bytes)?;
+            (*scratch, self.bytes) = (memory(0)?, 0);
+            (*scratch, self.bytes) = (memory(bytes)?, bytes);
         }
-        Some(scratch.address)
+        Some(scratch.raw)
     }
 }

@@ -39,7 +39,7 @@ impl Call {
     pub(crate) fn stream(&self) -> Raw {
         let mut stream: Raw = null_mut();
         // SAFETY: the handle is alive; a stream is written to. Should that fail, the handle's next call says why.
-        unsafe { call!(cudnn, "cudnnGetStream", (self.handle, &mut stream)) };
+        unsafe { call!("cudnnGetStream", (self.handle, &mut stream)) };
         stream
     }
 
@@ -59,9 +59,8 @@ impl Call {
         // checks the size of the workspace. The work goes to the handle's stream, like all that its caller launches.
         unsafe {
             match epilogue {
-                None => call!(cudnn, &name, (h, alpha, a, pa, b, pb, conv, algorithm, ws, len, beta, c, pc)),
+                None => call!(&name, (h, alpha, a, pa, b, pb, conv, algorithm, ws, len, beta, c, pc)),
                 Some([z, pz, bias, pbias, activation]) => call!(
-                    cudnn,
                     "cudnnConvolutionBiasActivationForward",
                     (
                         h, alpha, a, pa, b, pb, conv, algorithm, ws, len, beta, z, pz, bias, pbias,

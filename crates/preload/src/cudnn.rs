@@ -1,4 +1,4 @@
-//! The functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded, and descriptors.
+//! Functions of cuDNN and of the CUDA driver, in the libraries that the process has loaded, and what they make for us.
 
 use crate::shared::{lock, warn};
 use std::collections::HashMap;
@@ -32,11 +32,12 @@ pub(crate) struct AlgorithmPerformance {
     pub(crate) reserved: [c_int; 3],
 }
 
-/// `call!(library, "function", (arguments))`: the status that it returns, or [`NOT_INITIALIZED`] if it is not there.
-/// The caller answers for the arguments, which must be of exactly the types that C declares.
+/// `call!("function", (arguments))`: the status that this function of cuDNN or of the driver returns, or
+/// [`NOT_INITIALIZED`] if it is not there. The caller answers for the arguments, which must be of exactly the types that
+/// C declares.
 macro_rules! call {
-    ($library:ident, $name:expr, ($($argument:expr),* $(,)?)) => {
-        match $crate::cudnn::$library($name) {
+    ($name:expr, ($($argument:expr),* $(,)?)) => {
+        match $crate::cudnn::function($name) {
             Some(address) => {
                 let function: unsafe extern "C" fn($($crate::cudnn::inferred!($argument)),*) -> std::ffi::c_int =
                     std::mem::transmute::<usize, _>(address);
@@ -47,10 +48,10 @@ macro_rules! call {
     };
 }
 
-/// `done!("function", (arguments))`: whether this function of cuDNN succeeds.
+/// `done!("function", (arguments))`: whether this function succeeds.
 macro_rules! done {
     ($name:expr, $arguments:tt) => {
-        $crate::cudnn::call!(cudnn, $name, $arguments) == $crate::cudnn::SUCCESS
+        $crate::cudnn::call!($name, $arguments) == $crate::cudnn::SUCCESS
     };
 }
 
@@ -63,29 +64,23 @@ macro_rules! inferred {
 
 pub(crate) use {call, done, inferred};
 
-/// The address of a function of cuDNN. Frameworks load it for themselves alone (`RTLD_LOCAL`), where `RTLD_NEXT` does
-/// not look, so first the library is asked for by name; nothing is loaded that was not.
-pub(crate) fn cudnn(name: &str) -> Option<usize> {
-    found(name, || {
-        let versions = [9, 8, 10, 11].into_iter().map(|version| loaded(&format!("libcudnn.so.{version}")));
-        let found = versions.chain([libc::RTLD_NEXT]).find_map(|library| symbol(library, name));
-        if found.is_none() {
-            warn(&format!("no cuDNN is loaded in this process that has {name}"));
-        }
-        found
-    })
-}
+/// The libraries that functions are taken from: cuDNN, and the driver, which whoever uses it on a GPU has loaded.
+const LIBRARIES: [&str; 5] =
+    ["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so.10", "libcudnn.so.11", "libcuda.so.1"];
 
-/// The address of a function of the driver, which whoever uses cuDNN on a GPU has loaded.
-pub(crate) fn driver(name: &str) -> Option<usize> {
-    found(name, || symbol(loaded("libcuda.so.1"), name))
-}
-
-/// What `find` finds, looked for until it is there.
-fn found(name: &str, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
+/// The address of a function, looked for until it is there. Frameworks load libraries for themselves alone
+/// (`RTLD_LOCAL`), where `RTLD_NEXT` does not look, so first each is asked for by name; nothing is loaded that was not.
+pub(crate) fn function(name: &str) -> Option<usize> {
     static FOUND: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Default::default);
     let known = lock(&FOUND).get(name).copied();
-    known.or_else(|| find().inspect(|&address| _ = lock(&FOUND).insert(name.to_owned(), address)))
+    known.or_else(|| {
+        let mut libraries = LIBRARIES.into_iter().map(loaded).chain([libc::RTLD_NEXT]);
+        let found = libraries.find_map(|library| symbol(library, name));
+        if found.is_none() && name.starts_with("cudnn") {
+            warn(&format!("no cuDNN is loaded in this process that has {name}"));
+        }
+        found.inspect(|&address| _ = lock(&FOUND).insert(name.to_owned(), address))
+    })
 }
 
 /// Whether this is the cuDNN that we divide convolutions for; of others all calls are passed through.
@@ -111,40 +106,50 @@ fn symbol(library: Raw, name: &str) -> Option<usize> {
     (!address.is_null()).then_some(address as usize)
 }
 
-/// A descriptor that is ours, which dies with the value.
-pub(crate) struct Descriptor {
+/// A descriptor, an event or memory that is ours, which dies with the value.
+pub(crate) struct Owned {
     pub(crate) raw: Raw,
-    /// cuDNN's function that destroys it.
+    /// The function that destroys it.
     destroy: String,
 }
 
-// SAFETY: a descriptor is set once, when it is made, and only read from then on; it belongs to no thread.
-unsafe impl Send for Descriptor {}
+// SAFETY: nothing of it belongs to a thread. A descriptor is set once, when it is made, and only read from then on.
+unsafe impl Send for Owned {}
 // SAFETY: as above.
-unsafe impl Sync for Descriptor {}
+unsafe impl Sync for Owned {}
 
-impl Descriptor {
-    /// A `Tensor`, `Filter` or `Convolution`, as `set` sets it, unless that fails.
-    pub(crate) fn new(kind: &str, set: impl FnOnce(Raw) -> bool) -> Option<Self> {
+impl Owned {
+    /// What `make` makes, unless that fails. It may leave the null that it finds: that is nothing to destroy.
+    ///
+    /// # Safety
+    /// What it writes may be given to this function once, when nobody uses it any more.
+    pub(crate) unsafe fn new(destroy: &str, make: impl FnOnce(&mut Raw) -> bool) -> Option<Self> {
         let mut raw = null_mut();
-        // SAFETY: the address of a descriptor is written to.
-        let is_made = unsafe { done!(&format!("cudnnCreate{kind}Descriptor"), (&raw mut raw)) };
-        let made = is_made.then(|| Self { raw, destroy: format!("cudnnDestroy{kind}Descriptor") });
+        make(&mut raw).then(|| Self { raw, destroy: destroy.to_owned() })
+    }
+
+    /// A descriptor of a `Tensor`, `Filter` or `Convolution`, as `set` sets it, unless that fails.
+    pub(crate) fn descriptor(kind: &str, set: impl FnOnce(Raw) -> bool) -> Option<Self> {
+        let [create, destroy] = ["Create", "Destroy"].map(|verb| format!("cudnn{verb}{kind}Descriptor"));
+        // SAFETY: the address of a descriptor of this kind is written to.
+        let made = unsafe { Self::new(&destroy, |raw| done!(&create, (raw))) };
         made.filter(|made| set(made.raw))
     }
 
-    /// One of cuDNN's backend, which is still to be set or filled.
+    /// A descriptor of cuDNN's backend, which is still to be set or filled.
     pub(crate) fn of_backend(kind: c_int) -> Option<Self> {
-        let mut raw = null_mut();
+        // SAFETY: the address of a descriptor is written to.
+        let create = |raw: &mut Raw| unsafe { done!("cudnnBackendCreateDescriptor", (kind, raw)) };
         // SAFETY: as above.
-        let is_made = unsafe { done!("cudnnBackendCreateDescriptor", (kind, &raw mut raw)) };
-        is_made.then(|| Self { raw, destroy: "cudnnBackendDestroyDescriptor".to_owned() })
+        unsafe { Self::new("cudnnBackendDestroyDescriptor", create) }
     }
 }
 
-impl Drop for Descriptor {
+impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: made in one of the functions above, and not used again.
-        unsafe { call!(cudnn, &self.destroy, (self.raw)) };
+        if !self.raw.is_null() {
+            // SAFETY: the promise to `new`.
+            unsafe { call!(&self.destroy, (self.raw)) };
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! A caller is told how much workspace to give for a convolution before it asks about the next one, and gives as much
 //! from then on. So it is told to give none, and all is divided again whenever another convolution runs.
 
-use crate::cudnn::{Raw, Status};
-use crate::driver::{Memory, is_recording, relaxed, stream_number};
+use crate::cudnn::{Owned, Raw, Status};
+use crate::driver::{is_recording, memory, relaxed, stream_number};
 use crate::shared::{lock, warn};
 use crate::{call::Call, plan::Plan, report, settings::Settings};
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, divide_exact};
@@ -28,7 +28,7 @@ struct Segment {
 #[derive(Default)]
 struct Division {
     segments: Vec<Segment>,
-    memory: Option<Memory>,
+    memory: Option<Owned>,
 }
 
 /// Runs a plan in the workspace that its caller gives, or, of a total, in its segment, if it has one. Nothing if that
@@ -58,7 +58,7 @@ impl Division {
             self.segments.len() - 1
         });
         let (segment, memory) = (&self.segments[place], self.memory.as_ref()?);
-        Some((memory.address.wrapping_byte_add(segment.offset), segment.bytes))
+        Some((memory.raw.wrapping_byte_add(segment.offset), segment.bytes))
     }
 
     /// Divides the total for the least sum of all times, in new memory.
@@ -75,7 +75,7 @@ impl Division {
         }
         // To free the old memory waits for what still works on it.
         self.memory = None;
-        self.memory = Memory::new(end);
+        self.memory = memory(end);
         if self.memory.is_none() {
             warn("convolutions run without workspace: the GPU has no room for the total");
         }

@@ -1,6 +1,6 @@
 //! Execution plans of cuDNN in whose place ours run: what a caller is told of them, and what they launch.
 
-use crate::cudnn::{Descriptor, Raw, Status, done, is_known};
+use crate::cudnn::{Owned, Raw, Status, done, is_known};
 use crate::driver::{current_device, is_recording};
 use crate::graph::{self, LoneConvolution};
 use crate::settings::{Settings, USUAL_LIMIT};
@@ -44,7 +44,7 @@ pub(crate) fn destroyed(descriptor: Raw) {
 pub(crate) unsafe fn configured(plan: Raw, config: Raw) -> Option<()> {
     /// `CUDNN_BACKEND_ENGINE_DESCRIPTOR`.
     const KIND: c_int = 2;
-    let (mut engine, mut notes) = (Descriptor::of_backend(KIND)?, [0 as c_int; 16]);
+    let (mut engine, mut notes) = (Owned::of_backend(KIND)?, [0 as c_int; 16]);
     // SAFETY: the caller's promise; our descriptor is filled and read, and the array is as long as said.
     unsafe {
         get(config, graph::CONFIG_ENGINE, graph::DESCRIPTOR, 1, &mut engine.raw)?;
@@ -65,10 +65,10 @@ unsafe fn get<T>(from: Raw, name: c_int, of_type: c_int, most: i64, values: &mut
 }
 
 /// A variant pack with the operands of a call, by their names, and its workspace.
-fn pack(ids: &[i64; 3], given: &Call) -> Option<Descriptor> {
+fn pack(ids: &[i64; 3], given: &Call) -> Option<Owned> {
     /// `CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR`.
     const PACK: c_int = 16;
-    let (made, addresses) = (Descriptor::of_backend(PACK)?, given.operands.as_ptr().cast::<c_void>());
+    let (made, addresses) = (Owned::of_backend(PACK)?, given.operands.as_ptr().cast::<c_void>());
     let (pack, ids, workspace) = (made.raw, ids.as_ptr().cast(), (&raw const given.workspace.0).cast());
     let set = |name: c_int, kind: c_int, count: i64, values: *const c_void| {
         // SAFETY: the descriptor is ours and not finalised yet; there are as many values of this type.
@@ -106,7 +106,7 @@ pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
     let mut packed = None;
     let launch = |given: &Call| {
         packed = packed.take().or_else(|| pack(&ids, given));
-        let executes = |pack: &Descriptor| {
+        let executes = |pack: &Owned| {
             // SAFETY: the caller's promise; operands and workspace are as large as the descriptors say.
             unsafe { done!("cudnnBackendExecute", (handle, plan, pack.raw)) }
         };

@@ -68,7 +68,7 @@ macro_rules! export {
         pub unsafe extern "C" fn $name($($parameter: kind!($($kind)?)),*) -> c_int {
             // SAFETY: our caller's promises are those that cuDNN asks for, and all that is asked for here.
             unsafe {
-                let own = || call!(cudnn, stringify!($name), ($($parameter),*));
+                let own = || call!(stringify!($name), ($($parameter),*));
                 // What cuDNN calls of itself is its own affair.
                 let $real = || taken_over(own).unwrap_or_else(own);
                 $body

@@ -1,6 +1,6 @@
 //! What a convolution is divided into, and how, for every workspace that its caller may give.
 
-use crate::cudnn::{Descriptor, NOT_SUPPORTED, SUCCESS, Status};
+use crate::cudnn::{NOT_SUPPORTED, Owned, SUCCESS, Status};
 use crate::{call::Call, signature::Signature};
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -22,7 +22,7 @@ pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
 pub(crate) struct Plan {
     pub(crate) signature: Signature,
     /// Of the operands, and of the convolution.
-    descriptors: BTreeMap<u32, [Descriptor; 4]>,
+    descriptors: BTreeMap<u32, [Owned; 4]>,
     rows: Vec<Measurement>,
     /// The fastest configuration for every workspace.
     pub(crate) front: DesirableSet,

@@ -1,7 +1,7 @@
 //! What a convolution is, as its descriptors say.
 
 use crate::call::Call;
-use crate::cudnn::{Descriptor, Raw, done};
+use crate::cudnn::{Owned, Raw, done};
 use planner::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
 use std::{array::from_fn, ffi::c_int, fmt};
 
@@ -265,26 +265,26 @@ impl Signature {
     }
 
     /// Descriptors of `samples` samples, in the caller's strides: of the operands, and of the convolution.
-    pub(crate) fn descriptors(&self, samples: u32) -> Option<[Descriptor; 4]> {
+    pub(crate) fn descriptors(&self, samples: u32) -> Option<[Owned; 4]> {
         let of_operand = |operand: &Operand| {
             let Operand { dtype, mut dims, strides, is_filter } = operand.clone();
             let (rank, order) = (dims.len() as c_int, c_int::from(!operand.is_packed(0)));
             if is_filter {
                 // SAFETY: the descriptor was just made; the array has `rank` elements.
-                return Descriptor::new("Filter", |raw| unsafe {
+                return Owned::descriptor("Filter", |raw| unsafe {
                     done!("cudnnSetFilterNdDescriptor", (raw, dtype, order, rank, dims.as_ptr()))
                 });
             }
             dims[0] = samples as c_int;
             // SAFETY: as above.
-            Descriptor::new("Tensor", |raw| unsafe {
+            Owned::descriptor("Tensor", |raw| unsafe {
                 done!("cudnnSetTensorNdDescriptor", (raw, dtype, rank, dims.as_ptr(), strides.as_ptr()))
             })
         };
         let [pad, stride, dilation] = self.geometry.each_ref().map(|numbers| numbers.as_ptr());
         let (axes, [mode, sums]) = (self.operands[0].axes() as c_int, self.modes);
         // SAFETY: as above, with `axes` elements.
-        let convolution = Descriptor::new("Convolution", |conv| unsafe {
+        let convolution = Owned::descriptor("Convolution", |conv| unsafe {
             done!("cudnnSetConvolutionNdDescriptor", (conv, axes, pad, stride, dilation, mode, sums))
                 && done!("cudnnSetConvolutionGroupCount", (conv, self.groups))
                 && done!("cudnnSetConvolutionMathType", (conv, self.math))
