@@ -36,7 +36,7 @@ pub(crate) fn measure(
     let policy = if is_whole { BatchSizePolicy::Undivided } else { Settings::get().policy };
     let mut sizes = policy.sizes(signature.mini_batch());
     sizes.retain(|&size| size == signature.mini_batch() || signature.is_aligned(size));
-    let plan = Plan::new(signature, &sizes, ceiling).ok_or("cuDNN makes no descriptors")?;
+    let plan = Plan::new(signature, &sizes).ok_or("cuDNN makes no descriptors")?;
     let (signature, known, mut bench) = (&plan.signature, known(&plan.signature, &sizes), None);
     let (mut rows, mut fresh, mut lost) = (Vec::<Measurement>::new(), Vec::new(), BTreeSet::new());
     for size in sizes {
@@ -97,7 +97,7 @@ pub(crate) fn side_by_side_ms(
     let (mut bench, bytes) = (Bench::new(call, plan).ok()?, chosen.workspace().0 as usize);
     let workspace = bench.workspace(workspace_bytes.max(bytes))?;
     let (clock, call) = (&bench.clock, Call { workspace: (workspace, bytes), ..bench.call });
-    let plan_ms = settled_ms(clock, f64::INFINITY, || plan.launch_all(call) == Some(SUCCESS))?;
+    let plan_ms = settled_ms(clock, f64::INFINITY, || plan.run(call) == Some(SUCCESS))?;
     Some([settled_ms(clock, plan_ms, || launch(&call))?, plan_ms])
 }
 

@@ -9,7 +9,7 @@ use crate::shared::{lock, warn};
 use crate::{call::Call, plan::Plan, report, settings::Settings};
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, divide_exact};
 use std::sync::{Arc, Mutex};
-use std::{collections::BTreeMap, ffi::c_int, iter};
+use std::{collections::BTreeMap, ffi::c_int, iter, sync::atomic::Ordering::Relaxed};
 
 /// What a default of cuDNN takes, which nobody has measured: too long.
 pub(crate) const DEFAULT_MS: f64 = 1e6;
@@ -35,7 +35,8 @@ struct Division {
 /// does not do, or if what the caller has without us, and takes `own_ms`, is faster there.
 pub(crate) fn run(plan: &Arc<Plan>, mut call: Call, own_ms: f64) -> Option<Status> {
     static DIVISIONS: Mutex<BTreeMap<c_int, Arc<Mutex<Division>>>> = Mutex::new(BTreeMap::new());
-    let Some(total) = Settings::get().total else { return plan.run(call) };
+    let counted = |call| plan.run(call).inspect(|_| _ = plan.calls.fetch_add(1, Relaxed));
+    let Some(total) = Settings::get().total else { return counted(call) };
     // A lock for each GPU: dividing waits for the GPU, whose work may wait for another one.
     let division = Arc::clone(lock(&DIVISIONS).entry(plan.signature.device).or_default());
     // Held until the launch, so that nobody frees the segment before.
@@ -45,7 +46,7 @@ pub(crate) fn run(plan: &Arc<Plan>, mut call: Call, own_ms: f64) -> Option<Statu
     let segment = stream.and_then(|stream| division.segment(plan, stream, own_ms, total));
     call.workspace = segment.unwrap_or(call.workspace);
     plan.within(call.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
-    plan.run(call)
+    counted(call)
 }
 
 impl Division {
@@ -63,7 +64,14 @@ impl Division {
 
     /// Divides the total for the least sum of all times, in new memory.
     fn divide(&mut self, total: Bytes) {
-        let groups: Vec<Vec<Cost>> = self.segments.iter().map(Segment::choices).collect();
+        let choices = |segment: &Segment| {
+            let ours = segment.plan.front.iter().map(|configuration| {
+                let Cost { time_ms, workspace } = configuration.cost();
+                Cost { time_ms, workspace: workspace.align_up(ARENA_ALIGNMENT) }
+            });
+            iter::once(Cost { time_ms: segment.own_ms, workspace: Bytes(0) }).chain(ours).collect()
+        };
+        let groups: Vec<Vec<Cost>> = self.segments.iter().map(choices).collect();
         // Everyone can do with nothing.
         let picks = divide_exact(&groups, total).map_or_else(Vec::new, |division| division.picks);
         let mut end = 0;
@@ -79,15 +87,5 @@ impl Division {
         if self.memory.is_none() {
             warn("convolutions run without workspace: the GPU has no room for the total");
         }
-    }
-}
-
-impl Segment {
-    fn choices(&self) -> Vec<Cost> {
-        let ours = self.plan.front.iter().map(|configuration| {
-            let Cost { time_ms, workspace } = configuration.cost();
-            Cost { time_ms, workspace: workspace.align_up(ARENA_ALIGNMENT) }
-        });
-        iter::once(Cost { time_ms: self.own_ms, workspace: Bytes(0) }).chain(ours).collect()
     }
 }

@@ -48,14 +48,7 @@ fn noted(status: c_int, is_given: bool, note: impl FnOnce()) -> c_int {
 }
 
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
-macro_rules! kind {
-    () => {
-        Raw
-    };
-    ($kind:ty) => {
-        $kind
-    };
-}
+type Kind<T = Raw> = T;
 
 /// A function with the name and the parameters of one of cuDNN's, which `real` calls.
 macro_rules! export {
@@ -65,7 +58,7 @@ macro_rules! export {
         /// # Safety
         /// As cuDNN's function of this name.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($parameter: kind!($($kind)?)),*) -> c_int {
+        pub unsafe extern "C" fn $name($($parameter: Kind<$($kind)?>),*) -> c_int {
             // SAFETY: our caller's promises are those that cuDNN asks for, and all that is asked for here.
             unsafe {
                 let own = || call!(stringify!($name), ($($parameter),*));

@@ -4,7 +4,7 @@ use crate::cudnn::{NOT_SUPPORTED, Owned, SUCCESS, Status};
 use crate::{call::Call, signature::Signature};
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::{collections::BTreeMap, ffi::c_int, sync::atomic::Ordering::Relaxed};
+use std::{collections::BTreeMap, ffi::c_int};
 
 /// cuDNN's algorithms of an operation, in the order of its enum.
 pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
@@ -26,8 +26,6 @@ pub(crate) struct Plan {
     rows: Vec<Measurement>,
     /// The fastest configuration for every workspace.
     pub(crate) front: DesirableSet,
-    /// The most workspace that was measured with.
-    pub(crate) ceiling: usize,
     /// Bytes that the virtual algorithm was last said to need.
     pub(crate) promised: AtomicUsize,
     /// How often the virtual algorithm ran.
@@ -36,16 +34,16 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// For micro-batches of these sizes, before anything is measured; nothing if cuDNN makes no descriptors.
-    pub(crate) fn new(signature: Signature, sizes: &[u32], ceiling: usize) -> Option<Self> {
+    pub(crate) fn new(signature: Signature, sizes: &[u32]) -> Option<Self> {
         let descriptors = sizes.iter().map(|&size| Some((size, signature.descriptors(size)?)));
         let descriptors = descriptors.collect::<Option<_>>()?;
         let (rows, front, promised, calls) = Default::default();
-        Some(Self { signature, descriptors, rows, front, ceiling, promised, calls })
+        Some(Self { signature, descriptors, rows, front, promised, calls })
     }
 
     /// What these measurements make possible; nothing if they make nothing possible.
     pub(crate) fn measured(self, rows: Vec<Measurement>) -> Option<Self> {
-        let front = planner::desirable_set(&rows, self.signature.mini_batch(), Bytes(self.ceiling as u64));
+        let front = planner::desirable_set(&rows, self.signature.mini_batch(), Bytes(u64::MAX));
         (!front.is_empty()).then_some(Self { rows, front, ..self })
     }
 
@@ -92,12 +90,7 @@ impl Plan {
 
     /// Runs `call` in micro-batches on its handle, without waiting for any of them. Nothing, if no configuration does
     /// with its workspace or the first micro-batch is refused: then nothing was launched.
-    pub(crate) fn run(&self, call: Call) -> Option<Status> {
-        self.launch_all(call).inspect(|_| _ = self.calls.fetch_add(1, Relaxed))
-    }
-
-    /// As [`Plan::run`], but not counted among the calls.
-    pub(crate) fn launch_all(&self, mut call: Call) -> Option<Status> {
+    pub(crate) fn run(&self, mut call: Call) -> Option<Status> {
         let [one, _] = self.signature.scalars();
         let (mut first, runs) = (0, self.within(call.workspace.1)?.runs());
         // With some activations cuDNN refuses some algorithms, which is to happen at the first or not at all.
