@@ -9,9 +9,8 @@ use std::{ffi::c_int, ptr::null_mut};
 pub(crate) struct Call {
     pub(crate) op: ConvOp,
     pub(crate) handle: Raw,
-    /// Of the operands, in the order of the function.
-    pub(crate) descriptors: [Raw; 3],
-    pub(crate) convolution: Raw,
+    /// Of the operands, in the order of the function, and of the convolution.
+    pub(crate) descriptors: [Raw; 4],
     /// alpha and beta.
     pub(crate) scalars: [Raw; 2],
     /// Addresses of the operands, in the order of the descriptors; null where the function takes none.
@@ -30,9 +29,9 @@ impl Call {
     /// As cuDNN asks of its caller: the handle and the descriptors, in the order of the function of `op`, are alive and
     /// not changed as long as the value is used, and so is what its other fields are set to, of which operands and
     /// workspace are memory of the GPU, as large as the descriptors say.
-    pub(crate) unsafe fn new(op: ConvOp, handle: Raw, descriptors: [Raw; 3], convolution: Raw) -> Self {
+    pub(crate) unsafe fn new(op: ConvOp, handle: Raw, descriptors: [Raw; 4]) -> Self {
         let (scalars, operands, workspace) = ([null_mut(); 2], [null_mut(); 3], (null_mut(), 0));
-        Self { op, handle, descriptors, convolution, scalars, operands, workspace, epilogue: None }
+        Self { op, handle, descriptors, scalars, operands, workspace, epilogue: None }
     }
 
     /// The stream that the handle works in.
@@ -45,14 +44,14 @@ impl Call {
 
     /// Bytes of workspace that an algorithm needs, if it applies.
     pub(crate) fn workspace_bytes(&self, algorithm: c_int) -> Option<usize> {
-        let Self { handle: h, descriptors: [a, b, c], convolution: conv, .. } = *self;
+        let Self { handle: h, descriptors: [a, b, c, conv], .. } = *self;
         let (name, mut bytes) = (format!("cudnnGetConvolution{}WorkspaceSize", self.op), 0usize);
         // SAFETY: all descriptors are alive, the caller's or ours; a size is written to.
         unsafe { done!(&name, (h, a, b, conv, c, algorithm, &mut bytes)) }.then_some(bytes)
     }
 
     pub(crate) fn launch(&self, algorithm: c_int) -> Status {
-        let Self { handle: h, descriptors: [a, b, c], convolution: conv, operands: [pa, pb, pc], .. } = *self;
+        let Self { handle: h, descriptors: [a, b, c, conv], operands: [pa, pb, pc], .. } = *self;
         let Self { op, scalars: [alpha, beta], workspace: (ws, len), epilogue, .. } = *self;
         let name = format!("cudnnConvolution{op}");
         // SAFETY: `new`'s promise; a micro-batch lies within the operands, as its samples are some of theirs. cuDNN

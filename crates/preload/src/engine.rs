@@ -97,7 +97,7 @@ pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
     // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
     let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
     // SAFETY: the caller's promise; the plan will have the descriptors.
-    let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
+    let call = unsafe { Call::new(signature.op, handle, [null_mut(); 4]) };
     if is_recording(call.stream()) {
         return None;
     }
@@ -143,7 +143,7 @@ pub(crate) unsafe fn execute(handle: Raw, plan: Raw, pack: Raw) -> Option<Status
     let workspace = (workspace, if workspace.is_null() { 0 } else { replaced.workspace });
     let signature = &replaced.plan.signature;
     // SAFETY: the caller's promise; the plan has the descriptors.
-    let call = unsafe { Call::new(signature.op, handle, [null_mut(); 3], null_mut()) };
+    let call = unsafe { Call::new(signature.op, handle, [null_mut(); 4]) };
     let call = Call { scalars: signature.scalars(), operands, workspace, ..call };
     division::run(&replaced.plan, call, replaced.own_ms)
 }

@@ -77,7 +77,7 @@ macro_rules! operations {
             /// Answers with the algorithms that run: Find fastest first, measured on memory of the library's own, Get
             /// most promising first, by cuDNN's heuristics.
             $ask(h, a, b, conv, c, most: c_int, found: *mut c_int, list) as real {
-                takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c], conv), (most, found, list.cast()), None, real)
+                takeover::answer(&Call::new(ConvOp::$op, h, [a, b, c, conv]), (most, found, list.cast()), None, real)
             }
         })*
 
@@ -87,7 +87,7 @@ macro_rules! operations {
                 h, a, pa, b, pb, conv, c, pc, most: c_int, found: *mut c_int, list, ws, len: usize
             ) as real {
                 let (operands, workspace) = ([pa, pb, pc], (ws, len));
-                let call = Call { operands, workspace, ..Call::new(ConvOp::$op, h, [a, b, c], conv) };
+                let call = Call { operands, workspace, ..Call::new(ConvOp::$op, h, [a, b, c, conv]) };
                 takeover::answer(&call, (most, found, list.cast()), Some(len), real)
             }
         }
@@ -98,7 +98,7 @@ macro_rules! operations {
                 if algorithm != VIRTUAL || bytes.is_null() {
                     return real();
                 }
-                let needed = takeover::workspace_bytes(&Call::new(ConvOp::$op, h, [a, b, c], conv));
+                let needed = takeover::workspace_bytes(&Call::new(ConvOp::$op, h, [a, b, c, conv]));
                 needed.inspect(|&needed| bytes.write(needed)).map_or(NOT_SUPPORTED, |_| SUCCESS)
             }
         }
@@ -110,7 +110,7 @@ macro_rules! operations {
                     return real();
                 }
                 let (scalars, operands, workspace) = ([alpha, beta], [pa, pb, pc], (ws, len));
-                let call = Call::new(ConvOp::$op, h, [a, b, c], conv);
+                let call = Call::new(ConvOp::$op, h, [a, b, c, conv]);
                 takeover::run(&Call { scalars, operands, workspace, ..call })
             }
         }
@@ -146,7 +146,7 @@ export! {
         }
         let (scalars, operands, workspace) = ([alpha, beta], [pa, pb, pc], (ws, len));
         let epilogue = Some([z, pz, bias, pbias, activation]);
-        let call = Call::new(ConvOp::Forward, h, [a, b, c], conv);
+        let call = Call::new(ConvOp::Forward, h, [a, b, c, conv]);
         takeover::run(&Call { scalars, operands, workspace, epilogue, ..call })
     }
 }

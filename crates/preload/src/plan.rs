@@ -55,8 +55,8 @@ impl Plan {
 
     /// `call` with the descriptors of `size` samples.
     pub(crate) fn part(&self, call: &Call, size: u32) -> Option<Call> {
-        let [a, b, c, convolution] = self.descriptors.get(&size)?.each_ref().map(|own| own.raw);
-        Some(Call { descriptors: [a, b, c], convolution, ..*call })
+        let descriptors = self.descriptors.get(&size)?.each_ref().map(|own| own.raw);
+        Some(Call { descriptors, ..*call })
     }
 
     /// Launches `size` samples of `call` from `first` on.

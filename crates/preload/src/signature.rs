@@ -154,7 +154,7 @@ impl Signature {
         let (mut geometry, mut modes, mut groups, mut math) = (from_fn(|_| vec![0; axes]), [0; 2], 0, 0);
         let ([pad, stride, dilation], [mode, sums]) =
             (geometry.each_mut().map(|list| list.as_mut_ptr()), modes.each_mut());
-        let (conv, axes, mut found) = (call.convolution, axes as c_int, 0);
+        let ([.., conv], axes, mut found) = (call.descriptors, axes as c_int, 0);
         // SAFETY: the descriptor is set; the arrays have at least as many elements as are asked for.
         let is_read = unsafe {
             done!(
