@@ -7,7 +7,7 @@ use crate::driver::{Clock, memory};
 use crate::plan::{Plan, algorithms};
 use crate::settings::Settings;
 use crate::signature::{Signature, is_deterministic};
-use planner::{Algorithm, BatchSizePolicy, Bytes, Configuration, ConvOp, Measurement};
+use planner::{Algorithm, Bytes, Configuration, ConvOp, Measurement};
 use std::time::{Duration, Instant};
 use std::{collections::BTreeSet, ffi::c_int, sync::OnceLock};
 
@@ -32,10 +32,8 @@ pub(crate) fn measure(
     ceiling: usize,
     own: Option<usize>,
 ) -> Result<Plan, String> {
-    let is_whole = signature.adds_in_16_bits();
-    let policy = if is_whole { BatchSizePolicy::Undivided } else { Settings::get().policy };
-    let mut sizes = policy.sizes(signature.mini_batch());
-    sizes.retain(|&size| size == signature.mini_batch() || signature.is_aligned(size));
+    let mut sizes = Settings::get().policy.sizes(signature.mini_batch());
+    sizes.retain(|&size| signature.can_have(size));
     let plan = Plan::new(signature, &sizes).ok_or("cuDNN makes no descriptors")?;
     let (signature, known, mut bench) = (&plan.signature, known(&plan.signature, &sizes), None);
     let (mut rows, mut fresh, mut lost) = (Vec::<Measurement>::new(), Vec::new(), BTreeSet::new());
@@ -126,7 +124,6 @@ struct Bench<'b> {
     ours: [Owned; 4],
     /// Of our workspace.
     bytes: usize,
-    calls: u32,
     clock: Clock,
 }
 
@@ -140,7 +137,7 @@ impl<'b> Bench<'b> {
         };
         let operands = if is_given { call.operands } else { [a.raw, b.raw, c.raw] };
         let call = Call { operands, scalars: plan.signature.scalars(), ..*call };
-        Ok(Self { plan, call, ours: [a, b, c, scratch], bytes: 0, calls: 0, clock })
+        Ok(Self { plan, call, ours: [a, b, c, scratch], bytes: 0, clock })
     }
 
     /// Milliseconds of a call of an algorithm on `size` samples in so many bytes of workspace; nothing if it does not
@@ -148,14 +145,12 @@ impl<'b> Bench<'b> {
     /// they will find as parts of it.
     fn time_ms(&mut self, algorithm: &Algorithm, (size, bytes): (u32, usize), rival_ms: f64) -> Option<f64> {
         let workspace = (self.workspace(bytes)?, bytes);
-        let Self { call, plan, clock, calls, .. } = self;
-        let ([one, zero], slices) = (plan.signature.scalars(), plan.signature.mini_batch() / size);
-        let beta = if call.op == ConvOp::BackwardFilter && slices > 1 { one } else { zero };
-        let call = Call { scalars: [one, beta], workspace, ..*call };
-        settled_ms(clock, rival_ms, || {
-            let first = *calls % slices * size;
-            *calls = calls.wrapping_add(1);
-            plan.launch(&call, algorithm, (size, first)) == SUCCESS
+        let ([one, zero], slices) = (self.call.scalars, self.plan.signature.mini_batch() / size);
+        let beta = if self.call.op == ConvOp::BackwardFilter && slices > 1 { one } else { zero };
+        let (call, mut slice) = (Call { scalars: [one, beta], workspace, ..self.call }, 0);
+        settled_ms(&self.clock, rival_ms, || {
+            slice = (slice + 1) % slices;
+            self.plan.launch(&call, algorithm, (size, slice * size)) == SUCCESS
         })
     }
 

@@ -4,13 +4,13 @@
 use crate::shared::{lock, warn};
 use crate::{driver::header, settings::Settings, signature::Signature};
 use files::database::Database;
-use planner::{CostTable, Kernel, Measurement};
+use planner::{CostTable, KernelId, Measurement};
 use std::{collections::BTreeMap, collections::btree_map::Entry, ffi::c_int, sync::Mutex};
 
 /// What is known of this convolution at these sizes; nothing, unless measurements of such ones are kept.
 pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> Vec<Measurement> {
     let known = with_table(signature, |_, kernel, table| {
-        sizes.iter().filter_map(|&size| table.measurements(&kernel.id, size)).flatten().cloned().collect()
+        sizes.iter().filter_map(|&size| table.measurements(&kernel, size)).flatten().cloned().collect()
     });
     known.unwrap_or_default()
 }
@@ -21,7 +21,7 @@ pub(crate) fn keep(signature: &Signature, rows: Vec<Measurement>) {
         let mut fresh = CostTable::new(table.device.clone());
         for row in rows {
             // Impossible times, as of a clock that was set back, are nothing to keep.
-            let _ = fresh.insert_some(kernel.id, row.micro_batch, vec![row]);
+            let _ = fresh.insert_some(kernel, row.micro_batch, vec![row]);
         }
         database.add(&fresh).unwrap_or_else(|error| warn(&error.to_string()));
         table.merge(fresh).unwrap_or_else(|error| warn(&error.to_string()));
@@ -31,7 +31,7 @@ pub(crate) fn keep(signature: &Signature, rows: Vec<Measurement>) {
 /// Works on what the database has of this GPU, read once, if the planner has a name for the convolution.
 fn with_table<R>(
     signature: &Signature,
-    work: impl FnOnce(&Database, &Kernel, &mut CostTable) -> R,
+    work: impl FnOnce(&Database, KernelId, &mut CostTable) -> R,
 ) -> Option<R> {
     static TABLES: Mutex<BTreeMap<c_int, CostTable>> = Mutex::new(BTreeMap::new());
     let (database, kernel) = (Settings::get().database.as_ref()?, signature.kernel()?);
@@ -45,5 +45,5 @@ fn with_table<R>(
             unread.insert(known.map_or_else(|()| CostTable::new(device), |known| known.table))
         }
     };
-    Some(work(database, &kernel, table))
+    Some(work(database, kernel, table))
 }

@@ -1,7 +1,7 @@
 //! Operation graphs as their callers describe them: every descriptor of cuDNN's backend, attribute by attribute. cuDNN
 //! itself gives little of it back, and an execution plan outlives the descriptors that it was made of.
 
-use crate::signature::{ALIGNMENT, Operand, Signature, numbers, places};
+use crate::signature::{ALIGNMENT, Operand, Signature, places};
 use crate::{cudnn::Raw, shared::lock};
 use planner::ConvOp;
 use std::collections::{BTreeMap, HashMap};
@@ -34,17 +34,11 @@ const ENGINE_GRAPH: c_int = 1300;
 /// What is known of a descriptor: the values of its attributes, and the descriptors among them as they were then.
 #[derive(Clone, Default)]
 struct Node {
-    kind: c_int,
     attributes: BTreeMap<c_int, (Vec<i64>, Vec<Arc<Node>>)>,
 }
 
-/// Every descriptor that lives, by its address.
+/// Every descriptor that lives and of which something is known, by its address.
 static NODES: LazyLock<Mutex<HashMap<usize, Arc<Node>>>> = LazyLock::new(Default::default);
-
-/// A descriptor has been made.
-pub(crate) fn created(descriptor: Raw, kind: c_int) {
-    lock(&NODES).insert(descriptor as usize, Arc::new(Node { kind, ..Node::default() }));
-}
 
 /// A descriptor is to be destroyed.
 pub(crate) fn destroyed(descriptor: Raw) {
@@ -68,12 +62,10 @@ pub(crate) unsafe fn set(descriptor: Raw, name: c_int, of_type: c_int, count: i6
     let whole = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | i64::from(byte));
     let values: Vec<i64> = bytes.chunks_exact(size).map(whole).collect();
     let mut nodes = lock(&NODES);
-    // Of a descriptor that nobody has seen nothing is known, and it is no convolution.
+    // Of a descriptor of which nothing was set nothing is known, and it is no convolution.
     let part = |&address: &i64| nodes.get(&(address as usize)).cloned().unwrap_or_default();
     let parts = values.iter().filter(|_| of_type == DESCRIPTOR).map(part).collect();
-    if let Some(node) = nodes.get_mut(&(descriptor as usize)) {
-        Arc::make_mut(node).attributes.insert(name, (values, parts));
-    }
+    Arc::make_mut(nodes.entry(descriptor as usize).or_default()).attributes.insert(name, (values, parts));
 }
 
 /// Heuristics have filled these descriptors with configurations of engines for their graph.
@@ -81,11 +73,10 @@ pub(crate) fn suggested(heuristics: Raw, configs: &[usize]) {
     let mut nodes = lock(&NODES);
     let graph = |node: &Arc<Node>| Some((ENGINE_GRAPH, node.attributes.get(&HEURISTICS_GRAPH)?.clone()));
     let graph = nodes.get(&(heuristics as usize)).and_then(graph);
-    let engine = Node { kind: 0, attributes: graph.into_iter().collect() };
-    let suggestion = BTreeMap::from([(CONFIG_ENGINE, (Vec::new(), vec![Arc::new(engine)]))]);
-    for config in configs {
-        nodes.entry(*config).and_modify(|node| Arc::make_mut(node).attributes = suggestion.clone());
-    }
+    let engine = Node { attributes: graph.into_iter().collect() };
+    let attributes = BTreeMap::from([(CONFIG_ENGINE, (Vec::new(), vec![Arc::new(engine)]))]);
+    let suggestion = Arc::new(Node { attributes });
+    nodes.extend(configs.iter().map(|&config| (config, Arc::clone(&suggestion))));
 }
 
 /// A graph that is one convolution, and what is known of the plan that runs it.
@@ -108,15 +99,17 @@ pub(crate) fn lone_convolution(plan: Raw, device: c_int) -> Option<LoneConvoluti
     let graph = config.part(CONFIG_ENGINE)?.part(ENGINE_GRAPH)?;
     let graph = graph.has_only(&[GRAPH_HANDLE, GRAPH_OPERATIONS], &[803, 804, 805])?;
     let operation = graph.part(GRAPH_OPERATIONS)?;
-    let (op, scale, names) = match operation.kind {
-        10 => (ConvOp::Forward, 700, [704, 703, 705]),
-        12 => (ConvOp::BackwardData, 706, [709, 711, 710]),
-        11 => (ConvOp::BackwardFilter, 712, [716, 717, 715]),
+    let (op, scale, names) = match *operation.attributes.first_key_value()?.0 {
+        700 => (ConvOp::Forward, 700, [704, 703, 705]),
+        706 => (ConvOp::BackwardData, 706, [709, 711, 710]),
+        712 => (ConvOp::BackwardFilter, 712, [716, 717, 715]),
         _ => return None,
     };
     // One and zero, as floats or as doubles.
     let is_plain = matches!(operation.number(scale)?, 0x3f80_0000 | 0x3ff0_0000_0000_0000)
         && operation.number(scale + 1)? == 0;
+    // The memory of a descriptor that nobody destroyed may be another one's now, of which more is known then.
+    let operation = operation.has_only(&Vec::from_iter(scale..scale + 6), &[])?;
     let (convolution, mut ids) = (operation.part(scale + 2)?, [0; 3]);
     let mut operand = |place: usize| {
         let (operand, id) = operation.part(names[place])?.operand(place == places(op)[1])?;
@@ -125,8 +118,8 @@ pub(crate) fn lone_convolution(plan: Raw, device: c_int) -> Option<LoneConvoluti
     };
     let operands = [operand(0)?, operand(1)?, operand(2)?];
     let axes = operands[0].axes();
-    let list = |name| convolution.numbers(name).filter(|list| list.len() == axes);
-    let geometry = [numbers(list(105)?)?, numbers(list(103)?)?, numbers(list(102)?)?];
+    let list = |name| convolution.list(name).filter(|list| list.len() == axes);
+    let geometry = [list(105)?, list(103)?, list(102)?];
     let modes = [convolution.number(101)? as c_int, convolution.number(100)? as c_int];
     // `CUDNN_NUMERICAL_NOTE_TENSOR_CORE`
     let has_tensor_cores = plan.numbers(ENGINE_NOTES)?.contains(&0);
@@ -147,6 +140,11 @@ impl Node {
         self.attributes.get(&name).map(|(numbers, _)| &numbers[..])
     }
 
+    /// Numbers as cuDNN's functions take them; nothing if they are too large.
+    fn list(&self, name: c_int) -> Option<Vec<c_int>> {
+        self.numbers(name)?.iter().map(|&number| number.try_into().ok()).collect()
+    }
+
     fn number(&self, name: c_int) -> Option<i64> {
         self.numbers(name)?.first().copied()
     }
@@ -161,7 +159,8 @@ impl Node {
     fn operand(&self, is_filter: bool) -> Option<(Operand, i64)> {
         // Neither in vectors (904), nor virtual (907), nor a value (908), nor reordered (909).
         let plain = self.has_only(&[900, 901, 902, 903, 905, 906], &[907, 908, 909])?;
-        let operand = Operand::new(plain.number(901)?, plain.numbers(902)?, plain.numbers(903)?, is_filter)?;
+        let operand =
+            Operand::new(plain.number(901)? as c_int, plain.list(902)?, plain.list(903)?, is_filter)?;
         (plain.number(900)? % ALIGNMENT as i64 == 0).then_some((operand, plain.number(906)?))
     }
 }

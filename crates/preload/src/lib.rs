@@ -152,14 +152,7 @@ export! {
 }
 
 export! {
-    /// Makes a descriptor of an operation graph, of what it consists of, or of what runs it.
-    cudnnBackendCreateDescriptor(kind: c_int, made: *mut Raw) as real {
-        noted(real(), true, || graph::created(*made, kind))
-    }
-}
-
-export! {
-    /// Destroys a descriptor.
+    /// Destroys a descriptor of an operation graph, of what it consists of, or of what runs it.
     cudnnBackendDestroyDescriptor(descriptor) as real {
         // Before its address can be that of another one.
         taken_over(|| (graph::destroyed(descriptor), engine::destroyed(descriptor)));

@@ -1,8 +1,8 @@
 //! What a convolution is, as its descriptors say.
 
-use crate::call::Call;
 use crate::cudnn::{Owned, Raw, done};
-use planner::{ConvOp, ConvShape, Dtype, Kernel, KernelId, Layout, Math};
+use crate::{call::Call, driver::current_device};
+use planner::{ConvOp, ConvShape, Dtype, KernelId, Layout, Math};
 use std::{array::from_fn, ffi::c_int, fmt};
 
 /// Bytes and names of the element types (`cudnnDataType_t`) that micro-batches are made of; others are passed through.
@@ -53,23 +53,19 @@ impl Operand {
         dims.truncate(rank as usize);
         strides.truncate(rank as usize);
         let strides = if is_filter { packed(&dims, order) } else { strides };
-        Self { dtype, dims, strides, is_filter }.regular()
+        Self::new(dtype, dims, strides, is_filter)
     }
 
-    /// What an operation graph says of a tensor, if that can be counted with.
-    pub(crate) fn new(dtype: i64, dims: &[i64], strides: &[i64], is_filter: bool) -> Option<Self> {
-        Self { dtype: dtype as c_int, dims: numbers(dims)?, strides: numbers(strides)?, is_filter }.regular()
-    }
-
-    fn regular(self) -> Option<Self> {
-        let is_regular = matches!(self.dims.len(), 4 | 5)
-            && self.dims.len() == self.strides.len()
-            && self.dims.iter().all(|&extent| extent > 0)
-            && self.strides.iter().all(|&stride| stride >= 0)
-            && self.strides[0] > 0
-            && (!self.is_filter || self.is_packed(0) || self.is_packed(1))
-            && DTYPES.iter().any(|known| known.0 == self.dtype);
-        is_regular.then_some(self)
+    /// A tensor or a filter that lies so, if that can be counted with.
+    pub(crate) fn new(dtype: c_int, dims: Vec<c_int>, strides: Vec<c_int>, is_filter: bool) -> Option<Self> {
+        let is_regular = matches!(dims.len(), 4 | 5)
+            && dims.len() == strides.len()
+            && dims.iter().all(|&extent| extent > 0)
+            && strides.iter().all(|&stride| stride >= 0)
+            && strides[0] > 0
+            && DTYPES.iter().any(|known| known.0 == dtype);
+        let lies = is_regular.then_some(Self { dtype, dims, strides, is_filter })?;
+        (!is_filter || lies.is_packed(0) || lies.is_packed(1)).then_some(lies)
     }
 
     /// Axes beside samples and channels.
@@ -98,11 +94,6 @@ impl Operand {
         let last: usize = axes.map(|(&extent, &stride)| (extent - 1) as usize * stride as usize).sum();
         (1 + last) * self.dtype().0
     }
-}
-
-/// The numbers of an attribute as cuDNN's functions take them; nothing if they are too large.
-pub(crate) fn numbers(list: &[i64]) -> Option<Vec<c_int>> {
-    list.iter().map(|&number| number.try_into().ok()).collect()
 }
 
 /// Strides of elements in a row, channels before the rows (0) or behind the columns (1), as cuDNN counts orders.
@@ -145,9 +136,9 @@ pub(crate) struct Signature {
 }
 
 impl Signature {
-    /// What the caller's descriptors say, if that is one that we divide.
-    pub(crate) fn read(device: c_int, call: &Call) -> Option<Self> {
-        let [_, filter, _] = places(call.op);
+    /// What the caller's descriptors say, if that is one that we divide, on the GPU that its thread has selected.
+    pub(crate) fn read(call: &Call) -> Option<Self> {
+        let (device, [_, filter, _]) = (current_device()?, places(call.op));
         let read = |place| Operand::read(call.descriptors[place], place == filter);
         let operands = [read(0)?, read(1)?, read(2)?];
         let axes = operands[0].axes();
@@ -202,19 +193,17 @@ impl Signature {
         self.xwy()[0].dims[0] as u32
     }
 
-    /// Whether parts of the result are added up in a type too short for sums: the gradient of a 16-bit filter.
-    pub(crate) fn adds_in_16_bits(&self) -> bool {
-        self.op == ConvOp::BackwardFilter && self.operands[2].dtype().0 == 2
-    }
-
     /// Whether this descriptor is that of a tensor as the result is.
     pub(crate) fn is_result(&self, descriptor: Raw) -> bool {
         Operand::read(descriptor, false).as_ref() == Some(&self.operands[2])
     }
 
-    /// Whether slices of so many samples begin where cuDNN's CUDA kernels can load them.
-    pub(crate) fn is_aligned(&self, samples: u32) -> bool {
-        self.offsets(samples).iter().all(|offset| offset % ALIGNMENT == 0)
+    /// Whether micro-batches of so many samples will do: they begin where cuDNN's CUDA kernels can load them, and are not
+    /// added up in a type too short for sums, as the gradient of a 16-bit filter would be.
+    pub(crate) fn can_have(&self, samples: u32) -> bool {
+        let is_short = self.op == ConvOp::BackwardFilter && self.operands[2].dtype().0 == 2;
+        let is_aligned = self.offsets(samples).iter().all(|offset| offset % ALIGNMENT == 0);
+        samples == self.mini_batch() || is_aligned && !is_short
     }
 
     /// Where a slice that begins at this sample begins in each operand, in bytes; all samples share a filter.
@@ -238,7 +227,7 @@ impl Signature {
     }
 
     /// The convolution as the planner names it, if it can: two axes, packed operands in FP32 or BF16 that all lie alike.
-    pub(crate) fn kernel(&self) -> Option<Kernel> {
+    pub(crate) fn kernel(&self) -> Option<KernelId> {
         let [x, w, y] = self.xwy();
         let dtype = match [x.dtype, w.dtype, y.dtype] {
             [FP32, FP32, FP32] => Dtype::F32,
@@ -258,10 +247,8 @@ impl Signature {
         let [pad, stride, dilation] = self.geometry.each_ref().map(|axes| [axes[0] as u32, axes[1] as u32]);
         let (w, groups) = (width, self.groups as u32);
         let shape = ConvShape { c, h, w, k, r, s, pad, stride, dilation, groups, pack: 0 };
-        let id = KernelId { op: self.op, shape, dtype, math, layout };
-        let (name, mini_batch) = (self.to_string(), self.mini_batch());
         // Cross-correlation, with sums in FP32.
-        (self.modes == [1, FP32]).then_some(Kernel { name, id, mini_batch })
+        (self.modes == [1, FP32]).then_some(KernelId { op: self.op, shape, dtype, math, layout })
     }
 
     /// Descriptors of `samples` samples, in the caller's strides: of the operands, and of the convolution.
@@ -323,14 +310,14 @@ mod tests {
     use super::*;
 
     /// 2 samples of 4 channels of 6x5, and 8 filters of 3x1 in 2 groups.
-    fn forward(dtype: i64, nhwc: bool, has_tensor_cores: bool) -> Option<Signature> {
-        let operand = |[n, c, h, w]: [i64; 4], is_filter| {
+    fn forward(dtype: c_int, nhwc: bool, has_tensor_cores: bool) -> Option<Signature> {
+        let operand = |[n, c, h, w]: [c_int; 4], is_filter| {
             let strides = if nhwc { [h * w * c, 1, w * c, c] } else { [c * h * w, h * w, w, 1] };
-            Operand::new(dtype, &[n, c, h, w], &strides, is_filter)
+            Operand::new(dtype, vec![n, c, h, w], strides.to_vec(), is_filter)
         };
         let operands =
             [operand([2, 4, 6, 5], false)?, operand([8, 2, 3, 1], true)?, operand([2, 8, 6, 3], false)?];
-        let geometry = [numbers(&[1, 0])?, numbers(&[1, 2])?, numbers(&[1, 1])?];
+        let geometry = [vec![1, 0], vec![1, 2], vec![1, 1]];
         Signature::of_graph(0, ConvOp::Forward, operands, geometry, ([1, 0], has_tensor_cores))
     }
 
@@ -355,8 +342,7 @@ mod tests {
             (9, true, true, Dtype::Bf16, Math::Tf32, Layout::Nhwc),
         ] {
             let kernel = forward(number, nhwc, has_tensor_cores).unwrap().kernel().unwrap();
-            assert_eq!(kernel.id, KernelId { op: ConvOp::Forward, shape, dtype, math, layout });
-            assert_eq!(kernel.mini_batch, 2);
+            assert_eq!(kernel, KernelId { op: ConvOp::Forward, shape, dtype, math, layout });
         }
         let usual = forward(0, false, false).unwrap();
         assert_eq!(forward(2, false, false).unwrap().kernel(), None, "FP16");

@@ -2,7 +2,7 @@
 
 use crate::cudnn::{AlgorithmPerformance, NOT_SUPPORTED, SUCCESS, Status, is_known};
 use crate::division::{self, DEFAULT_MS};
-use crate::driver::{current_device, is_recording, relaxed};
+use crate::driver::{is_recording, relaxed};
 use crate::plan::{Plan, algorithms};
 use crate::report::{self, rounded};
 use crate::settings::{Settings, USUAL_LIMIT};
@@ -91,13 +91,9 @@ pub(crate) unsafe fn answer(
     SUCCESS
 }
 
-fn signature(call: &Call) -> Option<Signature> {
-    Signature::read(current_device()?, call)
-}
-
 /// The virtual algorithm, if it is worth it: faster in so much workspace than `own`, the answer that would be taken.
 fn better(call: &Call, limit: usize, own: Option<&AlgorithmPerformance>) -> Option<AlgorithmPerformance> {
-    let signature = signature(call)?;
+    let signature = Signature::read(call)?;
     let number = own.and_then(|own| usize::try_from(own.algorithm).ok());
     let planned = planned(call, &signature, limit.max(own.map_or(0, |own| own.memory)), number)?;
     let own = own.map(|own| {
@@ -210,7 +206,7 @@ fn known_plan(signature: &Signature) -> Option<Arc<Plan>> {
 
 /// Bytes of workspace of the virtual algorithm: as Find or Get said, or of a default if they were asked about others.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
-    let promised = || Some(known_plan(&signature(call)?)?.promised.load(Relaxed));
+    let promised = || Some(known_plan(&Signature::read(call)?)?.promised.load(Relaxed));
     let default = || Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm));
     taken_over(|| promised().or_else(default)).flatten()
 }
@@ -218,7 +214,7 @@ pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
 /// Runs the virtual algorithm by its plan, or, if there is none that does with the workspace, a default.
 pub(crate) fn run(call: &Call) -> Status {
     let divided = || {
-        let signature = signature(call)?;
+        let signature = Signature::read(call)?;
         let is_alike = call.epilogue.is_none_or(|[z, ..]| signature.is_result(z));
         division::run(&known_plan(&signature).filter(|_| is_alike)?, *call, DEFAULT_MS)
     };
