@@ -2,7 +2,7 @@
 
 use crate::shared::{lock, warn};
 use std::collections::HashMap;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{LazyLock, Mutex};
 
@@ -65,8 +65,8 @@ macro_rules! inferred {
 pub(crate) use {call, done, inferred};
 
 /// The libraries that functions are taken from: cuDNN, and the driver, which whoever uses it on a GPU has loaded.
-const LIBRARIES: [&str; 5] =
-    ["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so.10", "libcudnn.so.11", "libcuda.so.1"];
+const LIBRARIES: [&CStr; 5] =
+    [c"libcudnn.so.9", c"libcudnn.so.8", c"libcudnn.so.10", c"libcudnn.so.11", c"libcuda.so.1"];
 
 /// The address of a function, looked for until it is there. Frameworks load libraries for themselves alone
 /// (`RTLD_LOCAL`), where `RTLD_NEXT` does not look, so first each is asked for by name; nothing is loaded that was not.
@@ -85,7 +85,7 @@ pub(crate) fn function(name: &str) -> Option<usize> {
 
 /// Whether this is the cuDNN that we divide convolutions for; of others all calls are passed through.
 pub(crate) fn is_known() -> bool {
-    let is_known = !loaded("libcudnn.so.9").is_null();
+    let is_known = !loaded(LIBRARIES[0]).is_null();
     if !is_known {
         warn("this is not cuDNN 9: all calls are passed through");
     }
@@ -93,8 +93,7 @@ pub(crate) fn is_known() -> bool {
 }
 
 /// The library of this name, if it is loaded; null if not.
-fn loaded(name: &str) -> Raw {
-    let name = CString::new(name).expect("a name without zeros");
+fn loaded(name: &CStr) -> Raw {
     // SAFETY: the name ends in a zero.
     unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
 }

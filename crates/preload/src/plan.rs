@@ -1,10 +1,12 @@
 //! What a convolution is divided into, and how, for every workspace that its caller may give.
 
-use crate::cudnn::{NOT_SUPPORTED, Owned, SUCCESS, Status};
-use crate::{call::Call, signature::Signature};
+use crate::cudnn::{AlgorithmPerformance, NOT_SUPPORTED, Owned, SUCCESS, Status};
+use crate::{call::Call, shared::lock, signature::Signature};
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::{collections::BTreeMap, ffi::c_int};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// cuDNN's algorithms of an operation, in the order of its enum.
 pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
@@ -16,6 +18,19 @@ pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
         ConvOp::BackwardFilter => "ALGO_0 ALGO_1 FFT ALGO_3 WINOGRAD WINOGRAD_NONFUSED FFT_TILING",
     };
     names.split(' ')
+}
+
+/// A plan, or why there is none.
+pub(crate) type Planned = Result<Arc<Plan>, String>;
+
+/// The plan for every convolution that Find or Get was asked about, or that a plan of cuDNN runs, and the most workspace
+/// that was measured with.
+pub(crate) static KNOWN: LazyLock<Mutex<HashMap<Signature, (usize, Planned)>>> =
+    LazyLock::new(Default::default);
+
+/// The plan for a convolution, if there is one.
+pub(crate) fn known_plan(signature: &Signature) -> Option<Arc<Plan>> {
+    lock(&KNOWN).get(signature)?.1.clone().ok()
 }
 
 /// A convolution with descriptors of its micro-batches, by size, its measurements on one GPU, and what follows.
@@ -41,7 +56,7 @@ impl Plan {
         Some(Self { signature, descriptors, rows, front, promised, calls })
     }
 
-    /// What these measurements make possible; nothing if they make nothing possible.
+    /// What these measurements make possible, all of them in workspace that may be had; nothing if that is nothing.
     pub(crate) fn measured(self, rows: Vec<Measurement>) -> Option<Self> {
         let front = planner::desirable_set(&rows, self.signature.mini_batch(), Bytes(u64::MAX));
         (!front.is_empty()).then_some(Self { rows, front, ..self })
@@ -80,12 +95,17 @@ impl Plan {
         self.front.fastest_within(Bytes(bytes as u64))
     }
 
-    /// What an algorithm of cuDNN takes for the undivided convolution in the caller's arithmetic.
-    pub(crate) fn undivided_ms(&self, algorithm: c_int) -> Option<f64> {
+    /// What cuDNN's own answer takes: as we measured the algorithm in the caller's arithmetic. If the answer is in another
+    /// one, it may be faster, as far as cuDNN says so; -1 if nobody measured it.
+    pub(crate) fn own_ms(&self, own: &AlgorithmPerformance) -> f64 {
+        let (said_ms, is_alike) = (f64::from(own.time_ms), own.math == self.signature.math);
         let mini_batch = self.signature.mini_batch();
         let mut undivided = self.rows.iter().filter(|row| row.micro_batch == mini_batch);
-        let own = undivided.find(|row| self.number(&row.algorithm) == Some(algorithm));
-        own.map(|row| row.time_ms)
+        match undivided.find(|row| self.number(&row.algorithm) == Some(own.algorithm)) {
+            Some(row) if is_alike || said_ms <= 0.0 => row.time_ms,
+            Some(row) => row.time_ms.min(said_ms),
+            None => said_ms,
+        }
     }
 
     /// Runs `call` in micro-batches on its handle, without waiting for any of them. Nothing, if no configuration does

@@ -1,39 +1,34 @@
 //! What each convolution got, why, and what it gains, for whoever sets `MICROBATCH_REPORT`.
 
 use crate::shared::{lock, warn};
-use crate::{plan::Plan, signature::Signature};
+use crate::{plan::known_plan, signature::Signature};
 use planner::{Bytes, Configuration};
 use serde_json::Value;
 use std::io::{self, Write};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::sync::{LazyLock, Mutex, OnceLock};
 use std::{collections::HashMap, fs, path::Path, process, sync::atomic::Ordering::Relaxed};
 
 /// What the report says of a convolution, in this order.
 const KEYS: [&str; 9] =
     ["convolution", "got", "got_ms", "workspace_bytes", "limit_bytes", "own", "own_ms", "calls", "why"];
 
-/// What a convolution got, and its plan, which counts its calls.
-type Noted = (Value, Option<Arc<Plan>>);
-
-static LINES: LazyLock<Mutex<HashMap<Signature, Noted>>> = LazyLock::new(Default::default);
+static LINES: LazyLock<Mutex<HashMap<Signature, Value>>> = LazyLock::new(Default::default);
 
 /// Notes what a convolution got: an object with the keys above. Of a graph's engines the fastest counts, which its caller
 /// would have taken.
-pub(crate) fn note(path: &'static Path, signature: &Signature, line: Value, plan: Option<Arc<Plan>>) {
+pub(crate) fn note(path: &'static Path, signature: &Signature, line: Value) {
     let mut noted = lock(&LINES);
     let rival_ms = |line: &Value| line["own_ms"].as_f64().unwrap_or(f64::INFINITY);
-    match noted.get_mut(signature) {
-        Some((other, last)) if signature.is_deterministic && rival_ms(&line) >= rival_ms(other) => {
-            *last = plan
-        }
-        _ => _ = noted.insert(signature.clone(), (line, plan)),
+    let is_slower = |other: &Value| signature.is_deterministic && rival_ms(&line) >= rival_ms(other);
+    if !noted.get(signature).is_some_and(is_slower) {
+        noted.insert(signature.clone(), line);
     }
     at_exit(path);
 }
 
 /// Notes what a convolution has got of a total, or that it runs as without us.
 pub(crate) fn divided(signature: &Signature, got: Option<&Configuration>) {
-    if let Some((line, _)) = lock(&LINES).get_mut(signature) {
+    if let Some(line) = lock(&LINES).get_mut(signature) {
         line["got"] = got.map_or("cuDNN's own".to_owned(), Configuration::to_string).into();
         line["got_ms"] = got.map(|got| rounded(got.time_ms())).into();
         line["workspace_bytes"] = got.map(|got| got.workspace().0).into();
@@ -48,11 +43,11 @@ pub(crate) fn rounded(ms: f64) -> f64 {
 
 /// What was noted, with the number of calls of the virtual algorithm.
 fn lines() -> Vec<Value> {
-    let with_calls = |(mut line, plan): Noted| {
-        line["calls"] = plan.map_or(0, |plan| plan.calls.load(Relaxed)).into();
-        line
-    };
-    let mut lines: Vec<Value> = lock(&LINES).values().cloned().map(with_calls).collect();
+    let mut lines = Vec::new();
+    for (signature, line) in lock(&LINES).iter_mut() {
+        line["calls"] = known_plan(signature).map_or(0, |plan| plan.calls.load(Relaxed)).into();
+        lines.push(line.clone());
+    }
     lines.sort_by_key(|line| line["convolution"].to_string());
     lines
 }

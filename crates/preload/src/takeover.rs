@@ -3,29 +3,22 @@
 use crate::cudnn::{AlgorithmPerformance, NOT_SUPPORTED, SUCCESS, Status, is_known};
 use crate::division::{self, DEFAULT_MS};
 use crate::driver::{is_recording, relaxed};
-use crate::plan::{Plan, algorithms};
+use crate::plan::{KNOWN, Plan, Planned, algorithms, known_plan};
 use crate::report::{self, rounded};
 use crate::settings::{Settings, USUAL_LIMIT};
 use crate::shared::{lock, warn};
 use crate::{bench::measure, call::Call, signature::Signature};
 use planner::Configuration;
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, LazyLock, Mutex};
-use std::{cell::Cell, ffi::c_int, slice, sync::atomic::Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::{cell::Cell, collections::BTreeMap, ffi::c_int, slice, sync::atomic::Ordering::Relaxed};
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
 pub(crate) const VIRTUAL: c_int = 0x6d62;
 
 /// A plan must be faster than what cuDNN would do by more than this part.
 const WORTH: f64 = 0.02;
-
-/// A plan, or why there is none.
-type Planned = Result<Arc<Plan>, String>;
-
-/// What is known of every convolution that Find or Get was asked about.
-static KNOWN: LazyLock<Mutex<HashMap<Signature, (usize, Planned)>>> = LazyLock::new(Default::default);
 
 /// Measures on a GPU. Those who do wait for each other, as two at a time would disturb each other; those of another GPU
 /// do not, as measuring waits for work of the caller, which may wait for that GPU's.
@@ -98,7 +91,7 @@ fn better(call: &Call, limit: usize, own: Option<&AlgorithmPerformance>) -> Opti
     let planned = planned(call, &signature, limit.max(own.map_or(0, |own| own.memory)), number)?;
     let own = own.map(|own| {
         let name = number.and_then(|number| algorithms(call.op).nth(number));
-        (name.unwrap_or("another algorithm"), planned.as_ref().map_or(-1.0, |plan| own_ms(plan, own)))
+        (name.unwrap_or("another algorithm"), planned.as_ref().map_or(-1.0, |plan| plan.own_ms(own)))
     });
     let (plan, chosen) = choose(&signature, &planned, limit, own, None)?;
     // A segment of a total is memory of our own.
@@ -113,17 +106,6 @@ fn better(call: &Call, limit: usize, own: Option<&AlgorithmPerformance>) -> Opti
         math: signature.math,
         reserved: [0; 3],
     })
-}
-
-/// What cuDNN's own answer takes: as we measured the algorithm in the caller's arithmetic. If the answer is in another
-/// one, it may be faster, as far as cuDNN says so; -1 if nobody measured it.
-fn own_ms(plan: &Plan, own: &AlgorithmPerformance) -> f64 {
-    let (said_ms, is_alike) = (f64::from(own.time_ms), own.math == plan.signature.math);
-    match plan.undivided_ms(own.algorithm) {
-        Some(ms) if is_alike || said_ms <= 0.0 => ms,
-        Some(ms) => ms.min(said_ms),
-        None => said_ms,
-    }
 }
 
 /// What is known of a convolution with at most `ceiling` bytes of workspace, measured now if it was not before (cuDNN's
@@ -196,12 +178,8 @@ pub(crate) fn choose<'p>(
         "own_ms": own.map(|(_, ms)| ms).filter(|&ms| ms > 0.0).map(rounded),
         "why": why,
     });
-    report::note(path, signature, line, planned.as_ref().ok().cloned());
+    report::note(path, signature, line);
     chosen.ok()
-}
-
-fn known_plan(signature: &Signature) -> Option<Arc<Plan>> {
-    lock(&KNOWN).get(signature)?.1.clone().ok()
 }
 
 /// Bytes of workspace of the virtual algorithm: as Find or Get said, or of a default if they were asked about others.
