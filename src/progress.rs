@@ -3,29 +3,23 @@
 use crate::console::complain;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use planner::Progress;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::{ops::Deref, thread, time::Duration};
+use std::{thread, time::Duration};
 
 /// Between two lines.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// A bar, or a thread that writes lines until this is dropped.
-pub(crate) struct Bar {
-    bar: ProgressBar,
-    _until: Option<Sender<()>>,
-}
-
 /// A bar for so many steps, which goes when it is dropped. `what` says what they are, in the bar's own words.
-pub(crate) fn bar(steps: u64, what: &'static str) -> Bar {
+pub(crate) fn bar(steps: u64, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:>9} {bar:32} {pos}/{len} {elapsed}, {eta} left {msg}");
     // indicatif's default target is stderr, and draws nothing if that is not a terminal.
     let bar = ProgressBar::new(steps).with_style(style.expect("a valid template")).with_prefix(what);
     let bar = bar.with_finish(ProgressFinish::AndClear);
-    let until = bar.is_hidden().then(|| {
-        let (until, ended) = channel::<()>();
-        let bar = bar.clone();
+    if bar.is_hidden() {
+        let weak = bar.downgrade();
         let tell = move || {
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
+            loop {
+                thread::sleep(EVERY);
+                let Some(bar) = weak.upgrade() else { return };
                 // What is finished counts as if all steps were done.
                 if !bar.is_finished() {
                     complain(&line(&bar));
@@ -34,13 +28,12 @@ pub(crate) fn bar(steps: u64, what: &'static str) -> Bar {
         };
         // If the system refuses a thread, work continues without these lines.
         let _ = thread::Builder::new().name("progress".to_owned()).spawn(tell);
-        until
-    });
-    Bar { bar, _until: until }
+    }
+    bar
 }
 
 /// A bar for one step that may take long, in which this is `at_work`.
-pub(crate) fn one_step(what: &'static str, at_work: &'static str) -> Bar {
+pub(crate) fn one_step(what: &'static str, at_work: &'static str) -> ProgressBar {
     let bar = bar(1, what);
     bar.set_message(at_work);
     // Between steps it is drawn, and its clock goes on, only so.
@@ -54,14 +47,6 @@ fn line(bar: &ProgressBar) -> String {
     let colon = if message.is_empty() { "" } else { ": " };
     let (done, all) = (bar.position(), bar.length().unwrap_or_default());
     format!("{} {done}/{all} after {seconds} s{colon}{message}", bar.prefix())
-}
-
-impl Deref for Bar {
-    type Target = ProgressBar;
-
-    fn deref(&self) -> &ProgressBar {
-        &self.bar
-    }
 }
 
 /// What follows the measuring of kernels with a bar.

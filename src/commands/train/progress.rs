@@ -1,12 +1,13 @@
 //! How fast a training goes, and the bar that shows it.
 
-use crate::progress::{self, Bar};
+use crate::progress;
+use indicatif::ProgressBar;
 use std::time::{Duration, Instant};
 use trainer::solver::{StepReport, TestOutput};
 
 /// Measures the speed of iterations; tests and output are left out.
 pub(super) struct Meter {
-    pub(super) bar: Bar,
+    pub(super) bar: ProgressBar,
     images_per_iteration: usize,
     /// What it takes, in words.
     memory: String,
