@@ -52,14 +52,9 @@ pub enum Error {
         /// What was saved, and how to resume.
         next: String,
     },
-    /// Something that a signal has stopped, in good order.
-    #[error("{after}")]
-    Stopped {
-        /// How much was done, and how to resume.
-        after: String,
-        /// The exit code that tells of the signal.
-        exit_code: u8,
-    },
+    /// Something that a signal has stopped, in good order: how much was done, and how to resume.
+    #[error("{0}")]
+    Stopped(String),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -70,7 +65,6 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
-            Error::Stopped { exit_code, .. } => *exit_code,
             _ if self.is_stop() => stop::exit_code().unwrap_or(1),
             _ => 1,
         }
@@ -78,7 +72,7 @@ impl Error {
 
     /// Whether a signal has stopped the command, which is no error.
     pub fn is_stop(&self) -> bool {
-        matches!(self, Error::Stopped { .. } | Error::Net(NetError::Stopped { .. }))
+        matches!(self, Error::Stopped(_) | Error::Net(NetError::Stopped { .. }))
     }
 
     /// The error of a training, which is not complete if its output cannot be written: `next` says how far it came.

@@ -77,9 +77,10 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
 
 /// An error that says how far it came, if a signal has stopped it before so many mini-batches were done.
 pub(super) fn check_end(done: usize, wanted: usize) -> Result<(), Error> {
-    let stopped = exit_code().filter(|_| done < wanted);
-    let after = format!("after {done} of {wanted} mini-batches");
-    stopped.map_or(Ok(()), |exit_code| Err(Error::Stopped { after, exit_code }))
+    match exit_code() {
+        Some(_) if done < wanted => Err(Error::Stopped(format!("after {done} of {wanted} mini-batches"))),
+        _ => Ok(()),
+    }
 }
 
 /// How many mini-batches are tested, and how many samples after them, which are too few for another one.

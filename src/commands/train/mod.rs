@@ -207,10 +207,9 @@ impl Training<'_> {
 
     /// What there is to say of a training that was stopped before its end.
     fn stopped(&self) -> Option<Error> {
-        let exit_code = exit_code().filter(|_| !self.is_complete)?;
+        exit_code().filter(|_| !self.is_complete)?;
         let (iteration, max_iter) = (self.solver.iteration(), self.solver.spec().max_iter);
-        let after = format!("after {iteration} of {max_iter} iterations; {}", self.next());
-        Some(Error::Stopped { after, exit_code })
+        Some(Error::Stopped(format!("after {iteration} of {max_iter} iterations; {}", self.next())))
     }
 
     /// How to resume.
