@@ -53,25 +53,20 @@ impl MeasuringArgs {
     /// As [`MeasuringArgs::records`]; or GPUs to measure on that are not there, are of another model than `device`, or,
     /// if they are typed, cannot measure for it.
     pub fn records_of(&self, device: &Device) -> Result<Records, Error> {
-        let records = self.records()?;
-        let of_variable = self.environment.get(DEVICES)?;
-        let benchmark_devices = match (device, &self.benchmark_devices) {
+        let mut records = self.records()?;
+        let (typed, of_variable) = (self.benchmark_devices.clone(), self.environment.get(DEVICES)?);
+        let Device::Cuda(own) = device else {
             // The variable is meant for runs on a GPU.
-            (Device::Cpu(_), None) => Vec::new(),
-            (Device::Cpu(_), Some(_)) => {
-                return Err(usage!("--benchmark-devices: a GPU cannot measure for a CPU"));
-            }
-            (Device::Cuda(own), typed) => match typed.clone().or(of_variable) {
-                None => Vec::new(),
-                Some(gpus) => {
-                    let present = probe().map_err(|absent| usage!("{absent}"))?;
-                    let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
-                    let ordinals = gpus.ordinals(&models, own.info().ordinal);
-                    ordinals.map_err(|reason| usage!("--benchmark-devices: {reason}"))?
-                }
-            },
+            refuse_if!(typed.is_some(), "--benchmark-devices: a GPU cannot measure for a CPU");
+            return Ok(records);
         };
-        Ok(Records { benchmark_devices, ..records })
+        if let Some(gpus) = typed.or(of_variable) {
+            let present = probe().map_err(|absent| usage!("{absent}"))?;
+            let models: Vec<String> = present.devices.iter().map(ToString::to_string).collect();
+            let ordinals = gpus.ordinals(&models, own.info().ordinal);
+            records.benchmark_devices = ordinals.map_err(|reason| usage!("--benchmark-devices: {reason}"))?;
+        }
+        Ok(records)
     }
 }
 

@@ -234,7 +234,7 @@ impl Session {
         let budgets = self.budgets(&kernels);
         let goal = self.goal(&recorded, budgets.as_deref())?;
         let (mut plans, mut planned) = (recorded.plans.into_iter(), Planned::default());
-        let mut actions: Vec<Option<Vec<_>>> = Vec::new();
+        let mut actions = Vec::new();
         for (net, kernels) in kernels.iter().enumerate() {
             let of_net = goal.filter(|_| self.nets[net].is_training());
             let known = recorded.schedules.as_ref().map(|schedules| schedules.actions[net].clone());
@@ -254,14 +254,10 @@ impl Session {
                 }
             };
             planned.plans.push(plan);
-            actions.push(of_plan);
+            let plain = || Schedule::plain(&self.nets[net].outline(self.updates)).actions;
+            actions.push(of_plan.unwrap_or_else(plain));
         }
-        planned.schedules = goal.map(|Goal { policy, budget }| {
-            let plain = |net: &Net| Schedule::plain(&net.outline(self.updates)).actions;
-            let actions = actions.into_iter().zip(&self.nets);
-            let actions = actions.map(|(actions, net)| actions.unwrap_or_else(|| plain(net)));
-            ScheduleRecord { policy, budget, actions: actions.collect() }
-        });
+        planned.schedules = goal.map(|Goal { policy, budget }| ScheduleRecord { policy, budget, actions });
         Ok(planned)
     }
 

@@ -64,10 +64,10 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
     }
     let nothing = |error: Error| error.of_training("nothing was trained");
     let prepared = prepare(args, notes, at_start, group, &mut console).map_err(nothing)?;
-    let Prepared { solver, mini_batch, report, place, snapshot } = prepared;
+    let Prepared { solver, report, place, snapshot } = prepared;
     let (first, spec) = (solver.iteration(), solver.spec());
     let metrics = Metrics::open(args, (&report, &solver), snapshot.as_deref()).map_err(nothing)?;
-    let images = mini_batch * spec.iter_size * spec.share.ranks;
+    let images = solver.execution().nets()[0].mini_batch() * spec.iter_size * spec.share.ranks;
     let memory = report.memory.expected_peak.unwrap_or(report.memory.report.arena);
     let meter = Meter::new(first, spec.max_iter, images, memory.to_string());
     // Another training's are left alone.

@@ -17,8 +17,6 @@ use trainer::{Group, Net, Solver, Training, layers::BuildOptions, planning::Plan
 /// A training that is ready to begin, and what was said of it.
 pub(super) struct Prepared {
     pub(super) solver: Solver,
-    /// Of the net that is trained.
-    pub(super) mini_batch: usize,
     pub(super) report: TrainReport,
     /// As long as this is there, no other training writes snapshots to the same place.
     pub(super) place: Option<SnapshotPlace>,
@@ -127,7 +125,6 @@ pub(super) fn prepare(
     let mut report = NetReport::new(&net, &mut nets[0], synthetic);
     let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
     report.test_data = test_data.collect();
-    let mini_batch = report.mini_batch;
     let subject = Subject::Net(Box::new(report));
     let header = session.origin.header("train", subject, [warnings, notes]);
     console.text(&header)?;
@@ -151,7 +148,7 @@ pub(super) fn prepare(
     let snapshot = snapshot.map(|path| path.display().to_string());
     let (weights, steps, tests, summary) = (copied, Vec::new(), Vec::new(), None);
     let report = TrainReport { header, weights, memory, plan, budget, schedule, steps, tests, summary };
-    Ok(Prepared { solver, mini_batch, report, place, snapshot })
+    Ok(Prepared { solver, report, place, snapshot })
 }
 
 /// The solver file, with what the command line says in its place.
