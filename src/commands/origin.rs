@@ -22,11 +22,10 @@ pub(super) struct Origin {
     pub(super) planning: Planning,
     /// The arithmetic of products.
     pub(super) math: Math,
-    pub(super) recorded: Option<Recorded>,
+    /// The recorded table that stands in a device's place, and what estimates the rest of that device.
+    pub(super) recorded: Option<(Recorded, Estimator)>,
     /// What measuring was like, once something was measured.
     pub(super) profiling: Option<ProfilingReport>,
-    /// What estimates the rest of a recorded device.
-    estimator: Option<Estimator>,
     /// What was estimated.
     pub(super) estimate: Option<EstimateReport>,
 }
@@ -44,7 +43,7 @@ impl Origin {
 
     /// Of `planning`, and nothing else.
     fn new(device: Device, planning: Planning, math: Math) -> Self {
-        Self { device, planning, math, recorded: None, profiling: None, estimator: None, estimate: None }
+        Self { device, planning, math, recorded: None, profiling: None, estimate: None }
     }
 
     /// The device or the recorded device that `run` names.
@@ -65,8 +64,8 @@ impl Origin {
         let recorded = Recorded { file: shown(Path::new(&file)), device: table.device.clone() };
         let mut device = Device::Cpu(Cpu::try_new(None)?);
         device.set_format(formats[0]);
-        let (recorded, estimator) = (Some(recorded), Some(Estimator::new(&table)));
-        Ok(Self { recorded, estimator, ..Self::new(device, Planning::recorded(table), run.math) })
+        let recorded = Some((recorded, Estimator::new(&table)));
+        Ok(Self { recorded, ..Self::new(device, Planning::recorded(table), run.math) })
     }
 
     /// The first lines of what `command` reports, with `warnings` and `notes`.
@@ -77,7 +76,7 @@ impl Origin {
         [warnings, notes]: [Vec<String>; 2],
     ) -> Header {
         let (device, recorded) = match &self.recorded {
-            Some(recorded) => (None, Some(recorded.clone())),
+            Some((recorded, _)) => (None, Some(recorded.clone())),
             None => (Some(DeviceReport::new(&self.device)), None),
         };
         Header { command, device, recorded, subject, warnings, notes }
@@ -167,14 +166,13 @@ impl Origin {
         self.planning.warnings[warned..].iter().for_each(|warning| console.warn(warning));
         self.planning.unstored.take().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
-        if let Some(Recorded { file, .. }) = &self.recorded {
+        if let Some((Recorded { file, .. }, estimator)) = &self.recorded {
             result.map_err(|error| match error {
                 NetError::Profile(reason) => Error::Refused(format!("cannot plan from {file}: {reason}")),
                 error => error.into(),
             })?;
-            let estimator = self.estimator.as_ref().filter(|_| measured > 0);
-            let error = estimator.map(|estimator| estimator.error(&kernels[0].id));
-            self.estimate = error.map(|error| EstimateReport { estimated: measured, error });
+            let estimate = || EstimateReport { estimated: measured, error: estimator.error(&kernels[0].id) };
+            self.estimate = (measured > 0).then(estimate);
             let recorded = self.planning.table.len() - measured;
             console
                 .text(format!("  profiling   none: {recorded} (kernel, micro-batch) pairs are recorded"))?;

@@ -66,7 +66,7 @@ fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<
     let NetArgs { phase, batch, .. } = args.net;
     let keeps = phase == Phase::Test || args.planning.memory_policy == Some(MemoryPolicy::Keep);
     refuse([(keeps && args.trace.is_some(), "--trace")], "a net of which everything stays on the device")?;
-    let request = Request { phase, batch, notes, ..Request::new("plan", &args.planning, &args.run) };
+    let request = Request { batch, notes, ..Request::new("plan", &args.planning, &args.run) };
     let mut spec = net_spec(&args.net)?;
     // One of two GPUs takes as much memory as one of a thousand.
     spec.share.ranks = args.gpus.unwrap_or(1).min(2);

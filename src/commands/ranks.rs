@@ -30,9 +30,10 @@ pub(super) fn on_each<A: Clone + Send + Sync>(
         }
         let group = rank.join()?;
         let result = body(&args, &group);
-        let is_stop = result.as_ref().is_err_and(Error::is_stop);
-        group
-            .finish(result.as_ref().map(|&()| ()).or_else(|error| if is_stop { Ok(()) } else { Err(error) }));
+        group.finish(match &result {
+            Err(error) if !error.is_stop() => Err(error),
+            _ => Ok(()),
+        });
         result
     };
     thread::scope(|scope| {

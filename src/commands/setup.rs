@@ -56,7 +56,6 @@ pub(super) struct Recorded {
 /// What is done with a net.
 pub(super) struct Request<'a> {
     pub(super) command: &'static str,
-    pub(super) phase: Phase,
     pub(super) batch: Option<Batch>,
     pub(super) planning: &'a PlanningArgs,
     pub(super) run: &'a RunArgs,
@@ -67,21 +66,22 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A test of the net with its own mini-batch.
+    /// The net alone, with its own mini-batch.
     pub(super) fn new(command: &'static str, planning: &'a PlanningArgs, run: &'a RunArgs) -> Self {
-        let (phase, seed, group) = (Phase::Test, DEFAULT_SEED, Group::default());
-        Self { command, phase, batch: None, planning, run, seed, notes: &[], group }
+        let (seed, group) = (DEFAULT_SEED, Group::default());
+        Self { command, batch: None, planning, run, seed, notes: &[], group }
     }
 }
 
 impl Session {
-    /// Builds the net that `spec`, of the phase of `request`, describes, and prints the header.
+    /// Builds the net that `spec` describes, and prints the header.
     pub(super) fn open(
         request: &Request<'_>,
         mut spec: NetSpec,
         console: &mut Console,
     ) -> Result<(Self, Header), Error> {
-        let is_useless = request.phase == Phase::Test && request.planning.memory_policy.is_some();
+        let updates = spec.state.phase == Phase::Train;
+        let is_useless = !updates && request.planning.memory_policy.is_some();
         let untrained = "a net that is not trained: its feature maps wait for no backward pass";
         refuse([(is_useless, "--memory-policy")], untrained)?;
         let at_start = host::resident();
@@ -101,13 +101,12 @@ impl Session {
         let options = request.planning.options(origin.on_gpu(), None)?;
         let synthetic = synthetic(request.run.synthetic, &spec)?.or((!is_run).then_some(STAND_IN));
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
-        let mut net = Net::new(&spec, &build, request.phase == Phase::Train)?;
+        let mut net = Net::new(&spec, &build, updates)?;
         let chosen = [layout, ranks_note(request.group.share(), &net)].into_iter().flatten();
         let notes = request.notes.iter().cloned().chain(chosen).collect();
         let subject = Subject::Net(Box::new(NetReport::new(&spec, &mut net, synthetic)));
         let header = origin.header(request.command, subject, [warn(console, &spec.warnings), notes]);
-        let (planning, group) = (request.planning.clone(), request.group.clone());
-        let (updates, nets) = (request.phase == Phase::Train, vec![net]);
+        let (planning, group, nets) = (request.planning.clone(), request.group.clone(), vec![net]);
         let session = Self { at_start, options, planning, updates, origin, group, batches, nets };
         session.check_memory()?;
         console.text(&header)?;
@@ -351,7 +350,7 @@ pub(super) fn announce(
 fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result<BatchReport, Error> {
     let needs = || usage!("--batch max needs --device-memory, the memory to fill");
     let budget = request.planning.device_memory.ok_or_else(needs)?;
-    let policy = match request.phase {
+    let policy = match spec.state.phase {
         Phase::Train => request.planning.memory_policy.unwrap_or(MemoryPolicy::Joint),
         Phase::Test => MemoryPolicy::Keep,
     };

@@ -34,7 +34,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
     let TimeArgs { net, planning, run, seed, .. } = args;
     check(args.trace.iter().chain(&args.plot))?;
     let request = Request { seed: *seed, notes, ..Request::new("time", planning, run) };
-    let request = Request { phase: net.phase, batch: net.batch, group: group.clone(), ..request };
+    let request = Request { batch: net.batch, group: group.clone(), ..request };
     let spec = NetSpec { share: group.share(), ..net_spec(net)? };
     let chosen = planning.options(false, None)?.batch_size_policy;
     refuse_if!(

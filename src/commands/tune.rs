@@ -135,8 +135,8 @@ fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, TimeRun), Error> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     let planning = PlanningArgs { memory_policy: Some(MemoryPolicy::Accudnn), ..planning.clone() };
     let mut console = Console::new(run.json);
-    let (phase, batch) = (Phase::Train, Some(Batch::Samples(mini_batch as usize)));
-    let request = Request { phase, batch, seed: *seed, ..Request::new("tune", &planning, run) };
+    let batch = Some(Batch::Samples(mini_batch as usize));
+    let request = Request { batch, seed: *seed, ..Request::new("tune", &planning, run) };
     let (mut session, header) = Session::open(&request, net_spec(net)?, &mut console)?;
     session.profile(&[], &mut console)?;
     let run = timed(&mut session, &args.time, &mut console)?;

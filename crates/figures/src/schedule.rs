@@ -96,12 +96,6 @@ impl ScheduleReport {
             actions: actions.collect(),
         }
     }
-
-    /// What backward passes see again: kept, offloaded, computed again.
-    pub fn totals(&self) -> [Bytes; 3] {
-        let sum = |of: fn(&LayerFate) -> Bytes| self.layers.iter().map(of).sum();
-        [sum(|layer| layer.kept), sum(|layer| layer.offloaded), sum(|layer| layer.recomputed)]
-    }
 }
 
 fn layers(outline: &Outline, plan: &MemoryPlan) -> Vec<LayerFate> {
@@ -163,8 +157,10 @@ impl fmt::Display for ScheduleReport {
             None => "how much faster another plan could be is not known".to_owned(),
         };
         writeln!(f, "  planned {planned_ms:.1} ms, {bound}; in any amount of memory {unlimited_ms:.1} ms")?;
-        let [kept, offloaded, recomputed] = self.totals();
+        let sum = |of: fn(&LayerFate) -> Bytes| self.layers.iter().map(of).sum::<Bytes>();
+        let (kept, offloaded) = (sum(|layer| layer.kept), sum(|layer| layer.offloaded));
         write!(f, "  of what backward passes see again {kept} stay, {offloaded} are offloaded, ")?;
+        let recomputed = sum(|layer| layer.recomputed);
         writeln!(f, "{recomputed} are computed again in {:.1} ms", self.recomputing_ms)?;
         let way = |way: usize| format!("{:.1} ms ({:.0} %)", copying_ms[way], 100.0 * occupancy[way]);
         let ([out, back], waits) = ([0, 1].map(way), ms(self.stall_ms));

@@ -156,11 +156,10 @@ impl Training<'_> {
             // What is written stays, even if nobody reads any more.
             self.metrics.step(&line)?;
             self.say(&line)?;
-            // Only a report at the end has all of them: otherwise memory would grow as long as it trains.
-            if !self.console.json {
-                self.report.steps.clear();
+            // Only a report at the end has them: otherwise memory would grow as long as it trains.
+            if self.console.json {
+                self.report.steps.push(line);
             }
-            self.report.steps.push(line);
         }
         Ok(())
     }
