@@ -35,7 +35,8 @@ pub enum Error {
     /// A training's snapshot that could not be written, which is not to be tried again.
     #[error(transparent)]
     Snapshot(NetError),
-    /// A file that cannot be used or written, a budget that no plan keeps, a kernel that does not compute right.
+    /// A file that cannot be used or written, a budget that no plan keeps, a kernel that does not compute right; a training
+    /// that failed on the way, with what was saved and how to resume.
     #[error("{0}")]
     Refused(String),
     /// The database of measurements.
@@ -44,14 +45,6 @@ pub enum Error {
     /// Threads that the system refuses.
     #[error(transparent)]
     Threads(#[from] tensor::ThreadError),
-    /// A training that failed on the way.
-    #[error("{source}; {next}")]
-    Failed {
-        /// What happened.
-        source: Box<Error>,
-        /// What was saved, and how to resume.
-        next: String,
-    },
     /// Something that a signal has stopped, in good order: how much was done, and how to resume.
     #[error("{0}")]
     Stopped(String),
@@ -78,7 +71,7 @@ impl Error {
     /// The error of a training, which is not complete if its output cannot be written: `next` says how far it came.
     pub(crate) fn of_training(self, next: &str) -> Self {
         match self {
-            Error::Output(_) => Error::Failed { source: Box::new(self), next: next.to_owned() },
+            Error::Output(_) => Error::Refused(format!("{self}; {next}")),
             error => error,
         }
     }

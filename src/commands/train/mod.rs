@@ -201,7 +201,7 @@ impl Training<'_> {
             Some(unsaved) => format!("{unsaved}; {}", self.next()),
             None => self.next(),
         };
-        Err(Error::Failed { source: Box::new(error), next })
+        Err(Error::Refused(format!("{error}; {next}")))
     }
 
     /// What there is to say of a training that was stopped before its end.
