@@ -25,7 +25,7 @@ pub(super) struct BatchSearch {
 const MOST: usize = 1_000_000;
 
 impl BatchSearch {
-    pub(super) fn net(&self, samples: usize) -> Result<Net, NetError> {
+    fn net(&self, samples: usize) -> Result<Net, NetError> {
         let mut spec = self.spec.clone();
         spec.set_mini_batch(samples);
         Net::new(&spec, &self.build, spec.state.phase == Phase::Train)
@@ -91,7 +91,7 @@ impl BatchSearch {
     }
 
     /// The net of so many samples and its kernels, which are measured; nothing if nothing is recorded of them.
-    fn measured(
+    pub(super) fn measured(
         &self,
         origin: &mut Origin,
         options: &PlanOptions,

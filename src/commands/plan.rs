@@ -54,9 +54,7 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
         return list(args, &mut console);
     }
     check(args.trace.iter().chain(&args.plot))?;
-    // Of a net, `--batch` may be max.
-    let batch = if args.shapes.is_given() { args.net.samples()? } else { None };
-    match convolutions(&args.shapes, &args.net, batch)? {
+    match convolutions(&args.shapes, &args.net)? {
         Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
         None => plan_net(args, notes, &mut console),
     }
@@ -168,11 +166,10 @@ fn plan_shapes(
     print(args, &report(args, header, &origin, planned)?, console)
 }
 
-/// The convolutions that are given instead of a net, and where they stand; all at `batch`, if that is given.
+/// The convolutions that are given instead of a net, and where they stand; all at the mini-batch, if one is given.
 pub(super) fn convolutions(
     args: &ShapeArgs,
     net: &NetArgs,
-    batch: Option<usize>,
 ) -> Result<Option<(String, Vec<ShapeSpec>)>, Error> {
     let (source, mut convolutions) = match &args.csv {
         Some(file) => (file.display().to_string(), read_csv(file)?),
@@ -181,7 +178,7 @@ pub(super) fn convolutions(
         }
         None => ("the command line".to_owned(), numbered(&args.conv)),
     };
-    if let Some(batch) = batch.and_then(|batch| u32::try_from(batch).ok()) {
+    if let Some(batch) = net.samples()?.and_then(|batch| u32::try_from(batch).ok()) {
         convolutions.iter_mut().for_each(|convolution| convolution.mini_batch = batch);
     }
     Ok(Some((source, convolutions)))

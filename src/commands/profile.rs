@@ -77,7 +77,7 @@ fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>, Error> {
     // A processor has one order, whatever `--layout auto` may find.
     let known = if matches!(device, Device::Cuda(_)) { usize::MAX } else { 1 };
     let formats = args.run.formats().into_iter().take(known);
-    if let Some((_, convolutions)) = convolutions(&args.shapes, &args.net, args.net.samples()?)? {
+    if let Some((_, convolutions)) = convolutions(&args.shapes, &args.net)? {
         let (ops, math) = (&args.shapes.op, args.run.math);
         return Ok(formats.flat_map(|format| shape_kernels(&convolutions, ops, format, math)).collect());
     }

@@ -1,7 +1,7 @@
 //! `microbatch tune`: AccUDNN's largest mini-batch in a budget of memory, and its learning rate.
 
 use super::draw::{check, plot};
-use super::inputs::{STAND_IN, in_math, net_spec, refuse, synthetic};
+use super::inputs::{STAND_IN, net_spec, refuse, synthetic};
 use super::setup::{Request, Session};
 use super::{batch::BatchSearch, budget::Goal, origin::Origin, time::timed};
 use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};
@@ -115,9 +115,7 @@ fn measure(
     let (mut samples, mut last) = (Vec::new(), None);
     for part in PARTS {
         let mini_batch = ((base as f64 * part).round() as usize).max(1);
-        let mut net = search.net(mini_batch)?;
-        let kernels = in_math(net.kernels(), origin.math);
-        origin.planning.complete(&kernels, options, |_| ())?;
+        let (net, kernels) = search.measured(origin, options, mini_batch)?.expect("a device measures");
         let (costs, net) = origin.planning.costs(net, &kernels, options, search.rates)?;
         let ms = |passes: &[policy::PassCosts; 2]| {
             [0, 1].map(|pass| passes[pass].time_ms(WORKSPACE.max(passes[pass].least())))
