@@ -8,7 +8,7 @@ use figures::{BatchPoint, BatchReport};
 use memory::ArenaLayout;
 use planner::{Bytes, Kernel, PlanOptions};
 use std::collections::BTreeSet;
-use trainer::planning::{Rates, estimated_costs};
+use trainer::planning::estimated_costs;
 use trainer::spec::{NetSpec, Phase};
 use trainer::{Net, NetError, layers::BuildOptions};
 
@@ -17,7 +17,6 @@ pub(super) struct BatchSearch {
     pub(super) spec: NetSpec,
     /// With something in the place of its data.
     pub(super) build: BuildOptions,
-    pub(super) rates: Rates,
     pub(super) goal: Goal,
 }
 
@@ -32,16 +31,16 @@ impl BatchSearch {
     }
 
     /// The smallest budget that holds so many samples if no kernel has a workspace, and the layer that sets it.
-    fn floor(&self, samples: usize) -> Result<(Bytes, String), Error> {
+    fn floor(&self, origin: &Origin, samples: usize) -> Result<(Bytes, String), Error> {
         let net = self.net(samples)?;
         let outline = net.outline(net.is_training());
-        let costs = estimated_costs(&net, self.rates);
+        let costs = estimated_costs(&net, origin.rates());
         let floor = self.goal.policy.floor(&outline, &costs, net.classifier());
         Ok((ArenaLayout::base(std::slice::from_ref(&outline)) + floor.floor, floor.node))
     }
 
-    pub(super) fn largest(&self) -> Result<usize, Error> {
-        let (budget, (one, layer)) = (self.goal.budget, self.floor(1)?);
+    pub(super) fn largest(&self, origin: &Origin) -> Result<usize, Error> {
+        let (budget, (one, layer)) = (self.goal.budget, self.floor(origin, 1)?);
         if one > budget {
             return Err(too_small(budget, one, &format!("layer '{layer}'")));
         }
@@ -50,7 +49,7 @@ impl BatchSearch {
         while too_many - fitting > 1 {
             let middle = fitting.midpoint(too_many);
             // What no memory holds does not fit either.
-            match self.floor(middle).is_ok_and(|(floor, _)| floor <= budget) {
+            match self.floor(origin, middle).is_ok_and(|(floor, _)| floor <= budget) {
                 true => fitting = middle,
                 false => too_many = middle,
             }

@@ -358,10 +358,9 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
     let search = BatchSearch {
         spec: spec.clone(),
         build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },
-        rates: origin.rates(),
         goal: Goal { policy, budget },
     };
-    let largest = search.largest()?;
+    let largest = search.largest(origin)?;
     let options = request.planning.options(origin.on_gpu(), None)?;
     search.report(origin, &PlanOptions { limit: budget, ..options }, largest)
 }

@@ -76,7 +76,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     let synthetic = synthetic(run.synthetic, &spec)?.or(Some(STAND_IN));
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
-    let search = BatchSearch { spec, build, rates: origin.rates(), goal };
+    let search = BatchSearch { spec, build, goal };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);
@@ -116,7 +116,7 @@ fn measure(
     for part in PARTS {
         let mini_batch = ((base as f64 * part).round() as usize).max(1);
         let (net, kernels) = search.measured(origin, options, mini_batch)?.expect("a device measures");
-        let (costs, net) = origin.planning.costs(net, &kernels, options, search.rates)?;
+        let (costs, net) = origin.planning.costs(net, &kernels, options, origin.rates())?;
         let ms = |passes: &[policy::PassCosts; 2]| {
             [0, 1].map(|pass| passes[pass].time_ms(WORKSPACE.max(passes[pass].least())))
         };
