@@ -260,8 +260,7 @@ fn print(args: &PlanArgs, report: &Report, console: &mut Console) -> Result<(), 
     report.explanation.iter().try_for_each(|explanation| console.text(format!("\n{explanation}")))?;
     plot(args.plot.as_ref(), (&report.plan, report.scaling.as_ref()), report.header.words(), console)?;
     if matches!(report.header.subject, Subject::Net(_)) {
-        let layers = layer_table(&report.layer_memory);
-        console.text(format!("\nMemory by layer, before buffers share their places:\n{layers}"))?;
+        console.text(format!("\n{}", layer_table(&report.layer_memory)))?;
     }
     console.object(report)
 }

@@ -95,7 +95,6 @@ impl TimeRun {
     /// What Caffe does not tell: kernels, memory by layer, the plan's promise and the speed.
     pub(crate) fn our_tables(&self) -> String {
         let (plan, memory) = (&self.plan, layer_table(&self.layer_memory));
-        let memory = format!("Memory by layer, before buffers share their places:\n{memory}");
         format!("{plan}\n\n{memory}\n\nSummary:\n{}", self.summary())
     }
 

@@ -111,8 +111,8 @@ impl fmt::Display for MemoryEstimate {
     }
 }
 
-/// The memory of all layers, one a line, and the sums.
-pub fn layer_table(layers: &[LayerMemory]) -> Table {
+/// The memory of all layers below a sentence on it, one a line, and the sums.
+pub fn layer_table(layers: &[LayerMemory]) -> String {
     let mut table = Table::new(["layer", "type", "top", ">data", ">diff", ">workspace", ">weights"]);
     let mut row = |words: [&str; 3], sizes: [Bytes; 4]| {
         table.row(words.map(str::to_owned).into_iter().chain(sizes.map(bytes)));
@@ -124,7 +124,7 @@ pub fn layer_table(layers: &[LayerMemory]) -> Table {
     let workspace = layers.iter().map(|layer| layer.workspace).max().unwrap_or_default();
     let sums = [sum(|layer| layer.data), sum(|layer| layer.diff), workspace, sum(|layer| layer.weights)];
     row(["sum", "(of workspace: largest)", ""], sums);
-    table
+    format!("Memory by layer, before buffers share their places:\n{table}")
 }
 
 #[cfg(test)]
