@@ -35,8 +35,8 @@ pub enum Error {
     /// A training's snapshot that could not be written, which is not to be tried again.
     #[error(transparent)]
     Snapshot(NetError),
-    /// A file that cannot be used or written, a budget that no plan keeps, a kernel that does not compute right; a training
-    /// that failed on the way, with what was saved and how to resume.
+    /// A file that cannot be used or written, a budget that no plan keeps, a kernel that does not compute right, a
+    /// training that failed on the way, with what was saved and how to resume.
     #[error("{0}")]
     Refused(String),
     /// The database of measurements.
