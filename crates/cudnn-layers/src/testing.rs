@@ -2,7 +2,7 @@
 
 use std::sync::{OnceLock, RwLock};
 use tensor::testing::{assert_close, random};
-use tensor::{ALIGNMENT, Arena, Cpu, Device, Format, Out, Span, View, ViewMut, cuda::CudaError};
+use tensor::{ALIGNMENT, Arena, Cpu, Device, Format, Out, Span, View, ViewMut};
 
 /// Rounding of a handful of operations per element.
 pub(crate) const FEW_ROUNDINGS: f64 = 2e-6;
@@ -167,11 +167,7 @@ fn run_once(
     }
     let all = floats(0, end);
     let mut arena = Arena::on(device, all.len).unwrap();
-    let filled = arena.fill(all, |values: &mut [f32]| -> Result<(), CudaError> {
-        values.copy_from_slice(&before);
-        Ok(())
-    });
-    filled.unwrap();
+    arena.fill(all, |values: &mut [f32]| values.copy_from_slice(&before)).unwrap();
     let (&(out_span, _), input_spans) = operands.split_last().expect("an output");
     let input_spans: Vec<Span> = input_spans.iter().map(|&(span, _)| span).collect();
     let (views, mut out) = arena.lease_all(&input_spans, &[out_span]).unwrap();

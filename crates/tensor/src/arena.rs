@@ -156,22 +156,17 @@ impl Arena {
 
     /// Has `fill` write the elements of `span`: in place, or, for a GPU, on the host, to be copied there.
     ///
-    /// # Errors
-    /// What `fill` returns, or a GPU is lost.
-    ///
     /// # Panics
     /// As [`Arena::read`].
-    pub fn fill<T: Element, R, E: From<CudaError>>(
-        &mut self,
-        span: Span,
-        fill: impl FnOnce(&mut [T]) -> Result<R, E>,
-    ) -> Result<R, E> {
-        let Memory::Device(memory) = &self.0 else { return fill(self.view_mut(span).host()) };
+    pub fn fill<T: Element>(&mut self, span: Span, fill: impl FnOnce(&mut [T])) -> Result<(), CudaError> {
+        let Memory::Device(memory) = &self.0 else {
+            fill(self.view_mut(span).host());
+            return Ok(());
+        };
         let stream = memory.stream.clone();
         let mut values = vec![T::zeroed(); self.view(span).len()];
-        let result = fill(&mut values)?;
-        stream.upload(&values, self.view_mut(span))?;
-        Ok(result)
+        fill(&mut values);
+        stream.upload(&values, self.view_mut(span))
     }
 
     /// Fills `span` with the values of `pattern`, over and over.
@@ -214,31 +209,22 @@ impl Arena {
 
 /// What [`Arena::lease`] promises, for an arena of `len` bytes.
 fn check(reads: &[Span], writes: &[Span], len: usize) -> Result<(), ArenaError> {
-    let all = || reads.iter().map(|span| (*span, false)).chain(writes.iter().map(|span| (*span, true)));
-    let is_outside = |span: &Span| span.offset.checked_add(span.len).is_none_or(|end| end > len);
-    if let Some((span, _)) = all().find(|(span, _)| is_outside(span)) {
+    let is_outside = |span: &&Span| span.offset.checked_add(span.len).is_none_or(|end| end > len);
+    if let Some(span) = reads.iter().chain(writes).find(is_outside) {
         return Err(ArenaError(format!("{span:?} lies outside an arena of {len} bytes")));
     }
-    let mut sorted: Vec<(Span, bool)> = all().filter(|(span, _)| span.len > 0).collect();
-    sorted.sort_unstable_by_key(|(span, _)| span.offset);
-    // By rising offset, what a span can overlap is the one of furthest end before it, or, if it is only read, the
-    // written one of furthest end.
-    let [mut furthest, mut furthest_written] = [Span::default(); 2];
-    for (span, is_written) in sorted {
-        let other = if is_written { furthest } else { furthest_written };
-        if other.overlaps(&span) {
-            let reason =
-                format!("{other:?} and {span:?} overlap in the arena, and one of them is to be written");
-            return Err(ArenaError(reason));
-        }
-        if is_written {
-            furthest_written = span; // as it overlaps none before it, it ends behind them all
-        }
-        if span.end() > furthest.end() {
-            furthest = span;
-        }
-    }
-    Ok(())
+    let mut written: Vec<&Span> = writes.iter().filter(|span| span.len > 0).collect();
+    written.sort_unstable_by_key(|span| span.offset);
+    // Written spans that lie apart also end in this order: if any overlaps one that is read, the last to begin before
+    // its end does.
+    let last_before = |end: usize| written.partition_point(|span| span.offset < end).checked_sub(1);
+    let reads = reads.iter().filter_map(|read| Some([written[last_before(read.end())?], read]));
+    let mut pairs = written.windows(2).map(|pair| [pair[0], pair[1]]).chain(reads);
+    let Some(mut pair) = pairs.find(|[one, other]| one.overlaps(other)) else { return Ok(()) };
+    pair.sort_by_key(|span| span.offset);
+    let [one, other] = pair;
+    let reason = format!("{one:?} and {other:?} overlap in the arena, and one of them is to be written");
+    Err(ArenaError(reason))
 }
 
 /// # Safety
@@ -329,11 +315,7 @@ mod tests {
         assert_eq!((b.offset, cursor.end(), arena.len()), (256, 768, 768));
         arena.set(arena.all(), 0xff).unwrap();
         arena.repeat(b, &[1.0f32, 2.0, 3.0]).unwrap();
-        let put = |values: &mut [f32]| -> Result<(), CudaError> {
-            values.copy_from_slice(&[7.0, 8.0]);
-            Ok(())
-        };
-        arena.fill(a.slice(2..4), put).unwrap();
+        arena.fill(a.slice(2..4), |values: &mut [f32]| values.copy_from_slice(&[7.0, 8.0])).unwrap();
         let values = arena.read::<f32>(a).unwrap();
         assert_eq!(values[2..4], [7.0, 8.0]);
         assert!(values[..2].iter().chain(&values[4..]).all(|value| value.is_nan()));

@@ -11,7 +11,7 @@ use planner::{
 };
 use std::path::{Path, PathBuf};
 use std::{sync::OnceLock, time::Duration};
-use tensor::{Arena, Cpu, Device, Element, Span, cuda::CudaError, testing::COMPARABLE_ERROR};
+use tensor::{Arena, Cpu, Device, Element, Span, testing::COMPARABLE_ERROR};
 
 /// The shortest measurements there are: tests never depend on what is fastest.
 pub(crate) fn quick_profile() -> ProfileOptions {
@@ -229,11 +229,7 @@ impl Running {
 
 /// Has `write` write the elements of `span`, wherever they lie.
 pub(crate) fn set<T: Element>(arena: &mut Arena, span: Span, write: impl FnOnce(&mut [T])) {
-    let written = arena.fill(span, |values| -> Result<(), CudaError> {
-        write(values);
-        Ok(())
-    });
-    written.unwrap();
+    arena.fill(span, write).unwrap();
 }
 
 /// Largest relative distance allowed between loss number `step`, from 0, of two trainings of LeNet on the digits, on

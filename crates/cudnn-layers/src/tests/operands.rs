@@ -7,7 +7,6 @@ use std::sync::PoisonError;
 use tensor::testing::{max_error, random};
 use tensor::{
     ALIGNMENT, Arena, AxisOrder, Bf16, Device, Element, ElementType, Format, Span, TensorType, View, ViewMut,
-    cuda::CudaError,
 };
 
 /// Half a unit in the last place of 8 bits, and that once more where a result was rounded before: an inner product,
@@ -42,11 +41,7 @@ pub(super) fn floats(len: usize, seed: u64) -> Operand {
 }
 
 fn fill<T: Element>(arena: &mut Arena, span: Span, values: &[T]) {
-    let filled = arena.fill(span, |to: &mut [T]| -> Result<(), CudaError> {
-        to.copy_from_slice(values);
-        Ok(())
-    });
-    filled.unwrap();
+    arena.fill(span, |to: &mut [T]| to.copy_from_slice(values)).unwrap();
 }
 
 impl Operand {

@@ -134,10 +134,9 @@ impl Execution {
         fill: impl FnOnce(&mut [f32]),
     ) -> Result<(), CudaError> {
         let master = self.nets[net].graph().params[id].master();
-        self.arena.fill(span, |values| -> Result<(), CudaError> {
+        self.arena.fill(span, |values| {
             fill(values);
             from_nchw(values, &master);
-            Ok(())
         })?;
         let spans = &self.layout.nets[net].params[id];
         if let Some(copy) = spans.copy.filter(|_| span == spans.data) {

@@ -12,7 +12,7 @@ use crate::conv::{
 use planner::{Bytes, Configuration, KernelId, Math, Measurement, Profiler, Request, Run};
 use rand::RngExt;
 use std::collections::BTreeMap;
-use tensor::cuda::{Cuda, CudaError, probe};
+use tensor::cuda::{Cuda, probe};
 use tensor::testing::{distance_tolerance, max_error, random, sum_tolerance};
 use tensor::{ALIGNMENT, Arena, AxisOrder, ConvGeometry, Device, Format, Out, Span, View, ViewMut};
 
@@ -51,11 +51,7 @@ fn on_device(
     arena.set(arena.all(), 0xff).unwrap();
     for (span, values) in [(a, Some(operands[0])), (b, Some(operands[1])), (out_span, out.ok())] {
         if let Some(values) = values {
-            let copy = |to: &mut [f32]| -> Result<(), CudaError> {
-                to.copy_from_slice(values);
-                Ok(())
-            };
-            arena.fill(span, copy).unwrap();
+            arena.fill(span, |to: &mut [f32]| to.copy_from_slice(values)).unwrap();
         }
     }
     let ([a, b], [to, workspace_view]) = arena.lease([a, b], [out_span, workspace]).unwrap();
