@@ -34,24 +34,16 @@ impl Cpu {
         chunk: usize,
         task: impl Fn(usize, &mut [f32]) + Sync,
     ) {
-        self.run(|| {
-            if self.threads() == 1 || elements.len() <= chunk {
-                elements.chunks_mut(chunk.max(1)).enumerate().for_each(|(index, chunk)| task(index, chunk));
-            } else {
-                elements.par_chunks_mut(chunk).enumerate().for_each(|(index, chunk)| task(index, chunk));
-            }
-        });
+        // No elements may come in chunks of nothing.
+        let chunks = elements.par_chunks_mut(chunk.max(1)).enumerate();
+        self.run(|| chunks.for_each(|(index, chunk)| task(index, chunk)));
     }
 
     fn for_each_with<S: Send>(&self, tasks: usize, state: &mut [S], task: impl Fn(usize, &mut S) + Sync) {
-        if state.len() == 1 || tasks <= 1 {
-            // On a thread of the pool all the same: there denormals count as zeros.
-            self.run(|| (0..tasks).for_each(|index| task(index, &mut state[0])));
-            return;
-        }
         let next = AtomicUsize::new(0);
+        // Wherever they run, it is on threads of the pool: there denormals count as zeros.
         self.run(|| {
-            state.par_iter_mut().with_max_len(1).for_each(|state| {
+            state.par_iter_mut().take(tasks).with_max_len(1).for_each(|state| {
                 let indices = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
                 indices.take_while(|&index| index < tasks).for_each(|index| task(index, state));
             });
