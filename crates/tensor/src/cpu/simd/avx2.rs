@@ -17,7 +17,8 @@ macro_rules! arithmetic {
     )+};
 }
 
-impl Lanes for Avx2 {
+// SAFETY: sixteen elements in two registers.
+unsafe impl Lanes for Avx2 {
     type V = [__m256; 2];
 
     arithmetic! {
@@ -31,19 +32,6 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {
         [self.0.avx._mm256_set1_ps(value); 2]
-    }
-    #[inline(always)]
-    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
-        // SAFETY: the caller promises sixteen readable elements.
-        unsafe { [self.0.avx._mm256_loadu_ps(from), self.0.avx._mm256_loadu_ps(from.wrapping_add(8))] }
-    }
-    #[inline(always)]
-    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
-        // SAFETY: the caller promises sixteen writable elements.
-        unsafe {
-            self.0.avx._mm256_storeu_ps(to, v[0]);
-            self.0.avx._mm256_storeu_ps(to.wrapping_add(8), v[1]);
-        }
     }
     /// Four 8 x 8 matrices, the two off the diagonal changing places.
     #[inline(always)]

@@ -17,7 +17,8 @@ macro_rules! arithmetic {
     )+};
 }
 
-impl Lanes for Avx512 {
+// SAFETY: sixteen elements in one register.
+unsafe impl Lanes for Avx512 {
     type V = __m512;
 
     arithmetic! {
@@ -31,16 +32,6 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {
         self.0.avx512f._mm512_set1_ps(value)
-    }
-    #[inline(always)]
-    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
-        // SAFETY: the caller promises sixteen readable elements.
-        unsafe { self.0.avx512f._mm512_loadu_ps(from) }
-    }
-    #[inline(always)]
-    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
-        // SAFETY: the caller promises sixteen writable elements.
-        unsafe { self.0.avx512f._mm512_storeu_ps(to, v) };
     }
     #[inline(always)]
     unsafe fn load_partial(self, from: *const f32, count: usize) -> Self::V {

@@ -4,7 +4,10 @@
 pub const LANES: usize = 16;
 
 /// Arithmetic on sixteen `f32` at once. The value itself is a witness that the instruction set is there.
-pub trait Lanes: Copy + Send + Sync + 'static {
+///
+/// # Safety
+/// `V` consists of sixteen `f32` in the order of the lanes, and of nothing else.
+pub unsafe trait Lanes: Copy + Send + Sync + 'static {
     /// Sixteen `f32`.
     type V: Copy + Send + Sync;
 
@@ -25,13 +28,21 @@ pub trait Lanes: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     /// `from` must be valid for reading sixteen elements.
-    unsafe fn load_ptr(self, from: *const f32) -> Self::V;
+    #[inline(always)]
+    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
+        // SAFETY: the caller promises sixteen readable elements, of which `V` consists.
+        unsafe { from.cast::<Self::V>().read_unaligned() }
+    }
 
     /// Stores to sixteen consecutive elements of any alignment.
     ///
     /// # Safety
     /// `to` must be valid for writing sixteen elements.
-    unsafe fn store_ptr(self, to: *mut f32, v: Self::V);
+    #[inline(always)]
+    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
+        // SAFETY: as above, writable.
+        unsafe { to.cast::<Self::V>().write_unaligned(v) };
+    }
 
     /// Lanes from an array.
     #[inline(always)]

@@ -6,22 +6,13 @@ use super::lanes::{LANES, Lanes};
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-impl Lanes for Portable {
+// SAFETY: sixteen elements in an array.
+unsafe impl Lanes for Portable {
     type V = [f32; LANES];
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {
         [value; LANES]
-    }
-    #[inline(always)]
-    unsafe fn load_ptr(self, from: *const f32) -> Self::V {
-        // SAFETY: the caller promises sixteen readable elements; an array of f32 has the alignment of f32.
-        unsafe { *from.cast() }
-    }
-    #[inline(always)]
-    unsafe fn store_ptr(self, to: *mut f32, v: Self::V) {
-        // SAFETY: the caller promises sixteen writable elements; an array of f32 has the alignment of f32.
-        unsafe { *to.cast() = v };
     }
     #[inline(always)]
     fn add(self, a: Self::V, b: Self::V) -> Self::V {
