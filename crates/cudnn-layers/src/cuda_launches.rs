@@ -98,11 +98,11 @@ pub(crate) fn numbers(view: Option<View<'_>>) -> u64 {
     view.map_or(0, |view| view.numbers())
 }
 
-/// `launch!(cuda, place, "kernel", grid, [arguments])`: launches a CUDA kernel of one of the file's `SOURCES`, with the
-/// obligations of [`Cuda::launch`].
+/// `launch!(cuda, place, "kernel", grid, [arguments])`: launches a CUDA kernel of one of the file's `SOURCES` with these
+/// values, and with the obligations of [`Cuda::launch`].
 macro_rules! launch {
     ($cuda:expr, $place:expr, $kernel:expr, $grid:expr, [$($argument:expr),* $(,)?]) => {
-        $cuda.launch(&SOURCES[$place], $kernel, $grid, &[$(tensor::cuda::Arg::from($argument)),*])
+        $cuda.launch(&SOURCES[$place], $kernel, $grid, &[$(bytemuck::bytes_of(&$argument)),*])
     };
 }
 

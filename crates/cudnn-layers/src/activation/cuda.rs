@@ -25,7 +25,7 @@ pub(super) fn forward(cuda: &Cuda, f: Activation, x: Option<View<'_>>, y: ViewMu
     let (len, ([forward, _], constants)) = (y.len(), kernels(f));
     let (place, from, to) = (of_type(&[x, Some(y.as_view())]), numbers(x), y.numbers());
     // SAFETY: each is `(Numbers numbers, const real* x, real* y, u64 len)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, place, forward, tiles(len), [&constants, from, to, len]) };
+    unsafe { launch!(cuda, place, forward, tiles(len), [constants, from, to, len]) };
 }
 
 /// In place without a `dy`.
@@ -35,5 +35,5 @@ pub(super) fn backward(cuda: &Cuda, f: Activation, seen: View<'_>, dy: Option<Vi
     let (seen, from, to) = (seen.numbers(), numbers(dy), dx.to.numbers());
     // SAFETY: each is `(Numbers numbers, const real* seen, const real* dy, real* dx, int add, u64 len)`; the contract
     // has checked the lengths.
-    unsafe { launch!(cuda, place, backward, tiles(len), [&constants, seen, from, to, add, len]) };
+    unsafe { launch!(cuda, place, backward, tiles(len), [constants, seen, from, to, add, len]) };
 }

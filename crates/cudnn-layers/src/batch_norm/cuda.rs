@@ -123,16 +123,16 @@ impl Pass {
                 let partials = partials(&scratch, extents, grids.sums);
                 // SAFETY: `name(Pass pass, double* partials)`, and as the caller promises; the scratch memory has room
                 // for the planes and the partial sums.
-                unsafe { launch!(cuda, place, name, grids.sums, [&self, partials]) };
+                unsafe { launch!(cuda, place, name, grids.sums, [self, partials]) };
             };
             match channel_grid(extents) {
                 _ if extents.inner == 1 => sum(if self.windows.count == 0 { by_channel } else { pooled }),
                 // SAFETY: as above; where a channel has one block, there are no partial sums.
-                Some(grid) => unsafe { launch!(cuda, place, by_channel, grid, [&self, 0u64]) },
+                Some(grid) => unsafe { launch!(cuda, place, by_channel, grid, [self, 0u64]) },
                 None => {
                     sum(sums);
                     // SAFETY: `map(Pass pass)`, and as the caller promises.
-                    unsafe { launch!(cuda, place, map, grids.map, [&self]) };
+                    unsafe { launch!(cuda, place, map, grids.map, [self]) };
                 }
             }
         });
@@ -169,8 +169,8 @@ pub(super) fn forward(
         Statistics::Running => {
             // SAFETY: `running_statistics(Pass pass)` and `normalise(Pass pass)`; the lengths as above.
             unsafe {
-                launch!(cuda, place, "running_statistics", threads(extents.axis), [&pass]);
-                launch!(cuda, place, "normalise", grids.map, [&pass]);
+                launch!(cuda, place, "running_statistics", threads(extents.axis), [pass]);
+                launch!(cuda, place, "normalise", grids.map, [pass]);
             }
         }
     }
@@ -190,7 +190,7 @@ pub(super) fn normalise(
     // SAFETY: `normalise(Pass pass)`, or those of forward; the contract has checked the lengths of all views above.
     unsafe {
         match norm.pool {
-            None => launch!(cuda, place, "normalise", grids.map, [&pass]),
+            None => launch!(cuda, place, "normalise", grids.map, [pass]),
             Some(_) => pass.launch(cuda, (place, grids), &norm.extents, FORWARD),
         }
     }

@@ -14,7 +14,7 @@ pub(super) fn copy_columns(cuda: &Cuda, [from, to]: [&Columns; 2], x: View<'_>, 
     let (grid, add) = (tiles(len), add(accumulate));
     // SAFETY: `copy_rows(u64 len, u64 from_stride, u64 to_stride, Divisor width, const real* x, real* y, int add)`; the
     // contract has checked both lengths.
-    unsafe { launch!(cuda, place, "copy_rows", grid, [len, strides[0], strides[1], &width, from, to, add]) };
+    unsafe { launch!(cuda, place, "copy_rows", grid, [len, strides[0], strides[1], width, from, to, add]) };
 }
 
 /// As `rows x columns` elements of each sample, which are transposed.
@@ -30,5 +30,5 @@ pub(super) fn convert(cuda: &Cuda, extents: [usize; 2], x: View<'_>, y: Out<'_>)
     let (place, from, to) = (from.max(to), x.numbers(), y.to.numbers());
     // SAFETY: `function(u64 len, Divisor rows, Divisor columns, const float* or real* x, real* or float* y, int add)`
     // of the types that the views have; the contract has checked both lengths.
-    unsafe { launch!(cuda, place, function, tiles(len), [len, &rows, &columns, from, to, add]) };
+    unsafe { launch!(cuda, place, function, tiles(len), [len, rows, columns, from, to, add]) };
 }

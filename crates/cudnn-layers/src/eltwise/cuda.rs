@@ -37,7 +37,7 @@ pub(super) fn forward(cuda: &Cuda, how: &Combination, inputs: &[View<'_>], relu:
     };
     let inputs = Inputs::new(inputs, coefficients, relu);
     // SAFETY: `function(Inputs inputs, real* y, u64 len)`; the contract has checked the lengths of inputs and output.
-    unsafe { launch!(cuda, place, function, tiles(len), [&inputs, y.numbers(), len]) };
+    unsafe { launch!(cuda, place, function, tiles(len), [inputs, y.numbers(), len]) };
 }
 
 pub(super) fn backward(
@@ -62,5 +62,5 @@ pub(super) fn backward(
     let inputs = Inputs::new(inputs, &[], false);
     // SAFETY: `function(Inputs inputs, u32 index, const real* dy, real* dx, int add, u64 len)`; the contract has
     // checked the lengths.
-    unsafe { launch!(cuda, place, function, tiles(len), [&inputs, index as u32, gradient, to, add, len]) };
+    unsafe { launch!(cuda, place, function, tiles(len), [inputs, index as u32, gradient, to, add, len]) };
 }

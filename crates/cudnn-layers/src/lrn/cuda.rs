@@ -14,7 +14,7 @@ pub(super) fn forward(cuda: &Cuda, near: &Neighbourhood, x: View<'_>, y: ViewMut
     let (function, count) = if near.is_five { ("lrn_forward_5", runs) } else { ("lrn_forward", x.len()) };
     let (from, to) = (x.numbers(), y.numbers());
     // SAFETY: `(Lrn lrn, Extents e, const real* x, real* y)`; the contract has checked the lengths.
-    unsafe { launch!(cuda, place, function, threads(count), [&lrn, &extents, from, to]) };
+    unsafe { launch!(cuda, place, function, threads(count), [lrn, extents, from, to]) };
 }
 
 pub(super) fn backward(
@@ -32,15 +32,15 @@ pub(super) fn backward(
         let grid = threads(runs);
         // SAFETY: `(Lrn lrn, Extents e, const real* x, const real* dy, real* dx, int add)`; the contract has checked the
         // lengths.
-        unsafe { launch!(cuda, place, "lrn_backward_5", grid, [&lrn, &extents, from, gradient, to, add]) };
+        unsafe { launch!(cuda, place, "lrn_backward_5", grid, [lrn, extents, from, gradient, to, add]) };
         return;
     };
     let (grid, scale) = (threads(x.len()), scale.address::<f32>());
     // SAFETY: `(Lrn lrn, Extents e, const real* x, float* scale)`, and those with `dy`, `dx` and `add`; the contract has
     // checked the lengths.
     unsafe {
-        launch!(cuda, place, "lrn_scale", grid, [&lrn, &extents, from, scale]);
-        launch!(cuda, place, "lrn_backward", grid, [&lrn, &extents, from, scale, gradient, to, add]);
+        launch!(cuda, place, "lrn_scale", grid, [lrn, extents, from, scale]);
+        launch!(cuda, place, "lrn_backward", grid, [lrn, extents, from, scale, gradient, to, add]);
     }
 }
 

@@ -2,9 +2,8 @@
 
 use super::tap_size;
 use crate::cuda_launches::{Divisor, add, numbers, of_type, sources, threads};
-use bytemuck::{Pod, Zeroable};
-use tensor::cuda::{Arg, Cuda};
-use tensor::{Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut};
+use bytemuck::{Pod, Zeroable, bytes_of};
+use tensor::{Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut, cuda::Cuda};
 
 sources!("pooling.cu");
 
@@ -114,9 +113,9 @@ unsafe fn launch<const OPERANDS: usize>(
         by_stride: g.stride.map(divisor),
         channels: divisor(if channels > 1 { packs } else { g.c }),
     };
-    let operands = operands.map(Arg::from);
-    let add = accumulate.map(|accumulate| Arg::from(add(accumulate)));
-    let args: Vec<Arg<'_>> = [Arg::from(&fields)].into_iter().chain(operands).chain(add).collect();
+    let (operands, add) = (operands.iter().map(bytes_of), accumulate.map(add));
+    let args: Vec<&[u8]> =
+        [bytes_of(&fields)].into_iter().chain(operands).chain(add.as_ref().map(bytes_of)).collect();
     // SAFETY: the caller's promise.
     unsafe { cuda.launch(&SOURCES[place], function, threads(count), &args) };
 }

@@ -18,9 +18,10 @@ pub(super) fn forward(
     let (place, grids) = of_channels(cuda, &[x, Some(y.as_view())], extents);
     let (extents, relu, add) = (Extents::new(extents), i32::from(relu), add(accumulate));
     let (from, to, Affine { gamma, beta }) = (numbers(x), y.numbers(), *affine);
+    let [gamma, beta] = [gamma, beta].map(|view| view.map_or(0, |view| view.address::<f32>()));
     // SAFETY: `scale(Extents extents, const float* gamma, const float* beta, int relu, const real* x, real* y, int add)`;
     // the contract has checked the lengths, and that nothing is added in place.
-    unsafe { launch!(cuda, place, "scale", grids.map, [&extents, gamma, beta, relu, from, to, add]) };
+    unsafe { launch!(cuda, place, "scale", grids.map, [extents, gamma, beta, relu, from, to, add]) };
 }
 
 pub(super) fn backward_affine(
@@ -39,7 +40,7 @@ pub(super) fn backward_affine(
         // SAFETY: `scale_backward_affine(Extents extents, const real* x, const real* dy, float* gamma, float* beta, int
         // add_gamma, int add_beta, double* partials)`, which adds up two sums for each channel, where gamma and beta
         // may be null; the contract has checked the lengths, and the partial sums have their places.
-        unsafe { launch!(cuda, place, sums, grid, [&e, x, dy, gamma, beta, add_gamma, add_beta, partials]) };
+        unsafe { launch!(cuda, place, sums, grid, [e, x, dy, gamma, beta, add_gamma, add_beta, partials]) };
     });
 }
 
@@ -60,6 +61,6 @@ pub(crate) fn backward_bias(
         // double* partials)`, which adds up one sum for each channel, where y and passed may be null; the contract has
         // checked the lengths, and hands over what is exclusively its own as `passed`, and the partial sums have their
         // places.
-        unsafe { launch!(cuda, place, "bias_backward", grids.sums, [&e, y, dy, passed, db, add, partials]) };
+        unsafe { launch!(cuda, place, "bias_backward", grids.sums, [e, y, dy, passed, db, add, partials]) };
     });
 }

@@ -25,7 +25,7 @@ pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, y: ViewMu
     let (grid, extents, from) = (lines(extents), Extents::new(extents), x.numbers());
     // SAFETY: `function(Extents e, const real* x, real* or float* y)`; the contract has checked the lengths, and an
     // address is that of elements of its type.
-    unsafe { launch!(cuda, place, function, grid, [&extents, from, to]) };
+    unsafe { launch!(cuda, place, function, grid, [extents, from, to]) };
 }
 
 pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
@@ -34,7 +34,7 @@ pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, y: View<'_>, dy: View
     let (y, dy, dx) = (y.numbers(), dy.numbers(), dx.to.numbers());
     // SAFETY: `softmax_backward(Extents e, const real* y, const real* dy, real* dx, int add)`; the contract has checked
     // the lengths.
-    unsafe { launch!(cuda, place, "softmax_backward", grid, [&extents, y, dy, dx, add]) };
+    unsafe { launch!(cuda, place, "softmax_backward", grid, [extents, y, dy, dx, add]) };
 }
 
 /// A block for each row that lies together, or a thread for each of rows beside each other.
@@ -57,8 +57,9 @@ pub(super) fn loss(
     to: ViewMut<'_>,
 ) -> Result<(), LabelError> {
     let (normaliser, ignored) = (options.normaliser(extents, 0), ignored(options.ignore_label));
-    let (e, shares) = (&Extents::new(extents), &options.shares(extents.axis));
-    let (function, to, fault) = ("softmax_loss", to.as_view(), cuda.fault_address());
+    let (e, shares) = (Extents::new(extents), options.shares(extents.axis));
+    let [p, labels] = [p, labels].map(|view| view.address::<f32>());
+    let (function, to, fault) = ("softmax_loss", to.address::<f32>(), cuda.fault_address());
     // SAFETY: `softmax_loss(Extents e, u64 normaliser, Shares shares, float ignored, const float* p, const
     // float* labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is
     // used as an index.
@@ -75,7 +76,8 @@ pub(super) fn loss_backward(
     dx: Out<'_>,
 ) -> Result<(), LabelError> {
     let (normaliser, ignored) = (options.normaliser(extents, 0), ignored(options.ignore_label));
-    let (grid, e, shares) = (tiles(extents.len()), &Extents::new(extents), &options.shares(extents.axis));
+    let (grid, e, shares) = (tiles(extents.len()), Extents::new(extents), options.shares(extents.axis));
+    let [p, labels] = [p, labels].map(|view| view.address::<f32>());
     let (place, to, add) = (of_type(&[Some(dx.to.as_view())]), dx.to.numbers(), add(dx.accumulate));
     let [first, second] = ["softmax_loss_factor", "softmax_loss_backward"];
     cuda.scratch(|mut scratch| {
@@ -100,13 +102,13 @@ pub(super) fn accuracy(
     to: ViewMut<'_>,
     per_class: Option<ViewMut<'_>>,
 ) -> Result<(), LabelError> {
-    let per_class = per_class.as_ref().map(ViewMut::as_view);
-    let blocks = 1 + per_class.map_or(0, |per_class| per_class.len());
+    let blocks = 1 + per_class.as_ref().map_or(0, ViewMut::len);
+    let per_class = per_class.map_or(0, |per_class| per_class.address::<f32>());
     let blocks = u32::try_from(blocks).expect("a GPU has fewer than 2^32 blocks");
     let grid = Grid { blocks: [blocks, 1, 1], ..ONE_BLOCK };
-    let (e, ignored) = (&Extents::new(extents), ignored(ignore_label));
+    let (e, ignored) = (Extents::new(extents), ignored(ignore_label));
     let (place, from) = (of_type(&[Some(scores)]), scores.numbers());
-    let (to, fault) = (to.as_view(), cuda.fault_address());
+    let (labels, to, fault) = (labels.address::<f32>(), to.address::<f32>(), cuda.fault_address());
     // SAFETY: `accuracy(Extents e, u64 top_k, float ignored, const real* scores, const float* labels, float* to, float*
     // per_class, uint4* fault)` with a block for all and one for each element of `per_class`; otherwise as for the loss.
     unsafe {

@@ -43,7 +43,7 @@ pub(crate) fn image_to_depth((cuda, [g, deep], _): Deepened<'_>, x: View<'_>, to
     let (place, threads) = (of_type(&[Some(x)]), threads(to.len() / g.stride[1]));
     // SAFETY: `image_to_depth(Blocks blocks, const real* x, real* to)`, a thread for `right` elements of x'; the
     // lengths were checked.
-    unsafe { launch!(cuda, place, "image_to_depth", threads, [&blocks, x.numbers(), to.numbers()]) };
+    unsafe { launch!(cuda, place, "image_to_depth", threads, [blocks, x.numbers(), to.numbers()]) };
 }
 
 pub(super) fn images_to_blocks(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: ViewMut<'_>) {
@@ -55,7 +55,7 @@ pub(super) fn images_to_blocks(cuda: &Cuda, g: &ConvGeometry, x: View<'_>, to: V
     let (place, from, to) = (place(to.as_view(), AxisOrder::Nhwc), x.address::<f32>(), to.numbers());
     // SAFETY: `images_to_blocks(Blocks blocks, const float* x, real* to)`, whose blocks have a row of x' each, or as
     // much of it as they have threads for columns of x, at most 4 channels and rows; the lengths were checked.
-    unsafe { launch!(cuda, place, "images_to_blocks", grid, [&blocks, from, to]) };
+    unsafe { launch!(cuda, place, "images_to_blocks", grid, [blocks, from, to]) };
 }
 
 /// `Taps` of `space_to_depth.cu`.
@@ -72,7 +72,7 @@ pub(crate) fn filter_to_depth((cuda, [g, deep], order): Deepened<'_>, w: View<'_
     let (place, from, taps) = (place(w, order), w.numbers(), taps(g, deep));
     // SAFETY: `filter_to_depth(Taps taps, const real* w, real* to)`, a thread for each element of `to`; the lengths
     // were checked.
-    unsafe { launch!(cuda, place, "filter_to_depth", threads(len), [&taps, from, to.numbers()]) };
+    unsafe { launch!(cuda, place, "filter_to_depth", threads(len), [taps, from, to.numbers()]) };
 }
 
 /// Makes the gradient of w, in single precision, of that of w'.
@@ -83,5 +83,5 @@ pub(crate) fn gradient_from_depth((cuda, [g, deep], order): Deepened<'_>, dw: Vi
     let (to, add) = (out.to.address::<f32>(), add(out.accumulate));
     // SAFETY: `gradient_from_depth(Taps taps, const real* dw, float* to, int add)`, a thread for each element of `to`;
     // the lengths were checked.
-    unsafe { launch!(cuda, place, "gradient_from_depth", threads(len), [&taps, from, to, add]) };
+    unsafe { launch!(cuda, place, "gradient_from_depth", threads(len), [taps, from, to, add]) };
 }

@@ -72,7 +72,7 @@ pub(super) fn update_all(
             // addresses are those of the views of `params`, whose history has a number of the weights' lengths that is
             // the method's, and no two writable views overlap; and of sums that the kernels above have filled. Every
             // block has a parameter.
-            unsafe { launch!(cuda, 0, kernel, Grid::line(blocks, THREADS), [&table, rates, state]) };
+            unsafe { launch!(cuda, 0, kernel, Grid::line(blocks, THREADS), [table, rates, state]) };
         }
     });
 }
@@ -131,10 +131,10 @@ impl Sums {
             let [to, behind] = [0, count].map(|after| start + bytes(first as usize + after));
             // SAFETY: `squares(const float* x, double* partials, u64 len)` writes one double per block, for which the
             // scratch memory has room.
-            unsafe { launch!(cuda, 0, "squares", grid, [param.dw, to, len]) };
+            unsafe { launch!(cuda, 0, "squares", grid, [param.dw.address::<f32>(), to, len]) };
             if rule.larc.is_some() {
                 // SAFETY: as above.
-                unsafe { launch!(cuda, 0, "squares", grid, [param.w.as_view(), behind, len]) };
+                unsafe { launch!(cuda, 0, "squares", grid, [param.w.address::<f32>(), behind, len]) };
             }
             at.push(first);
             first += blocks(param);
@@ -179,7 +179,9 @@ pub(super) fn add_losses(cuda: &Cuda, losses: &[Loss<'_>], state: ViewMut<'_>, m
     for &(loss, weight) in losses {
         // SAFETY: `add_loss(const float* loss, u64 len, double weight, StepState* state, int add)`, and `loss` has
         // `len`.
-        unsafe { launch!(cuda, 0, "add_loss", grid, [loss, loss.len(), &weight, state, add(how)]) };
+        unsafe {
+            launch!(cuda, 0, "add_loss", grid, [loss.address::<f32>(), loss.len(), weight, state, add(how)])
+        };
         how = Accumulate::Add;
     }
 }

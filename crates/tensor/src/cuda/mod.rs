@@ -21,7 +21,7 @@ pub(crate) use driver::DeviceMemory;
 #[cfg(feature = "cuda")]
 pub use driver::Library;
 pub use driver::{Communicator, Cuda, CudaGraph, Event, Pinned, Stream, probe};
-pub use kernel::{Arg, Grid, Source};
+pub use kernel::{Grid, Source};
 
 use thiserror::Error;
 

@@ -1,7 +1,7 @@
 //! What stands for a GPU in a build without the feature `cuda`: types of which no value is ever made, so that nothing
 //! here runs.
 
-use super::{Absent, Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
+use super::{Absent, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
 use crate::{Address, Element, Format, View, ViewMut};
 
 type Done = Result<(), CudaError>;
@@ -58,7 +58,7 @@ never! {
         { pub fn fault_address(&self) -> u64 }
         { pub fn take_fault(&self) -> Option<[u32; 4]> }
         { pub fn is_recording(&self) -> bool }
-        { pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[Arg<'_>]) }
+        { pub unsafe fn launch(&self, _: &'static Source, _: &'static str, _: Grid, _: &[&[u8]]) }
         { pub fn record<E: From<CudaError>>(&self, _: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph, E> };
     pub Stream
         { pub fn synchronize(&self) -> Done }

@@ -1,7 +1,7 @@
 //! A GPU in use.
 
 use super::{DeviceMemory, Pinned, Stream, get_or_make, module::Modules};
-use crate::cuda::{Arg, CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
+use crate::cuda::{CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
 use crate::{Format, ViewMut};
 use cudarc::driver::{CudaContext, result, sys};
 use std::any::{Any, TypeId};
@@ -146,22 +146,17 @@ impl Cuda {
     /// [`Cuda::check`].
     ///
     /// # Safety
-    /// `args` are the CUDA kernel's parameters, in order and type. On a grid as given it touches no memory but that of
-    /// the views whose addresses are among them (and of [`Cuda::fault_address`]), writes only where a view is writable,
-    /// and never reads what another thread of its grid writes without synchronisation.
+    /// `args` are the bytes of the CUDA kernel's parameters, in order and type, and aligned as the type is. On a grid as
+    /// given it touches no memory but that of the views whose addresses are among them (and of [`Cuda::fault_address`]),
+    /// writes only where a view is writable, and never reads what another thread of its grid writes without
+    /// synchronisation.
     ///
     /// # Panics
     /// If there are more than 32 arguments.
-    pub unsafe fn launch(
-        &self,
-        source: &'static Source,
-        function: &'static str,
-        grid: Grid,
-        args: &[Arg<'_>],
-    ) {
+    pub unsafe fn launch(&self, source: &'static Source, function: &'static str, grid: Grid, args: &[&[u8]]) {
         let mut values = [std::ptr::null_mut(); MOST_ARGS];
         let values = &mut values[..args.len()];
-        values.iter_mut().zip(args).for_each(|(value, arg)| *value = arg.value());
+        values.iter_mut().zip(args).for_each(|(value, arg)| *value = arg.as_ptr().cast_mut().cast());
         let Grid { blocks: [x, y, z], threads, at_once } = grid;
         if [x, y, z, threads].contains(&0) {
             return;

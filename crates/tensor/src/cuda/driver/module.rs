@@ -50,8 +50,9 @@ fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>, CudaErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::{Arg, Grid, probe};
+    use crate::cuda::{Grid, probe};
     use crate::{Arena, Cursor, Format};
+    use bytemuck::bytes_of;
 
     static SOURCE: Source = Source {
         name: "test.cu",
@@ -74,12 +75,8 @@ mod tests {
         let all = Cursor::default().take(Format::F32, 1000);
         let mut arena = Arena::unset(cuda.stream(), all.len).unwrap();
         let line = [0.5f32, 2.0];
-        let args = [
-            Arg::from(arena.view_mut(all).as_view()),
-            Arg::from(1000usize),
-            Arg::from(&line),
-            Arg::from(cuda.fault_address()),
-        ];
+        let [y, fault] = [arena.view_mut(all).address::<f32>(), cuda.fault_address()];
+        let args = [bytes_of(&y), bytes_of(&1000u64), bytes_of(&line), bytes_of(&fault)];
         // SAFETY: the arguments are those of the kernel above, which writes `len` elements and the fault.
         unsafe { cuda.launch(&SOURCE, "line", Grid::line(4, 256), &args) };
         cuda.check().unwrap();
