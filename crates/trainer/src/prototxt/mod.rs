@@ -11,11 +11,12 @@ mod tests;
 
 use std::{fmt, io, path::Path, sync::Arc};
 
+pub use parser::parse;
 pub(crate) use parser::quoted;
 pub(crate) use reader::{FromField, Reader, SourceFile, choices, defaults, interpret};
 
 /// A message: its fields in the order of the file. A repeated field is several fields of one name.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     /// Line on which the message opens, counted from 1.
     pub line: usize,
@@ -55,19 +56,11 @@ impl fmt::Display for FieldValue {
     }
 }
 
-/// Parses `text`; `file` is only used to say where an error is.
+/// The text of the file at `path`.
 ///
 /// # Errors
-/// The first place at which the text is not text format, with file and line.
-pub fn parse(file: &str, text: &str) -> Result<Message> {
-    parser::Parser::document(file, text)
-}
-
-/// Reads and parses the file at `path`.
-///
-/// # Errors
-/// The file cannot be read, is not UTF-8 but for comments, or is not text format.
-pub fn read(path: &Path) -> Result<Message> {
+/// The file cannot be read, or is not UTF-8 but for comments.
+pub fn read(path: &Path) -> Result<String> {
     let file = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|error| SpecError::unreadable(&file, &error))?;
     let text = String::from_utf8_lossy(&bytes);
@@ -75,7 +68,7 @@ pub fn read(path: &Path) -> Result<Message> {
     let is_bad =
         |line: &str| line.split('#').next().is_some_and(|said| said.contains(char::REPLACEMENT_CHARACTER));
     match text.lines().position(is_bad) {
-        None => parse(&file, &text),
+        None => Ok(text.into_owned()),
         Some(line) => {
             let line = format_args!("{file}:{}", line + 1);
             Err(SpecError::at(line, "the text is not valid UTF-8, so this is not a text-format file"))

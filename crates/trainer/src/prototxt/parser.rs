@@ -6,7 +6,19 @@ use std::fmt::Display;
 /// Messages inside messages, as many as protobuf's own limit: a hostile file is not to exhaust the stack.
 const MAX_DEPTH: usize = 100;
 
-pub(super) struct Parser<'t> {
+/// Parses `text`; `file` is only used to say where an error is.
+///
+/// # Errors
+/// The first place at which the text is not text format, with file and line.
+pub fn parse(file: &str, text: &str) -> Result<Message> {
+    // Editors on Windows like to start a file with a byte-order mark.
+    let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut parser = Parser { file, rest, line: 1, depth: 0 };
+    parser.skip_blank();
+    Ok(Message { line: 1, fields: parser.fields(None)? })
+}
+
+struct Parser<'t> {
     file: &'t str,
     /// What is still to be read: it begins with a token, without blanks or comments before it.
     rest: &'t str,
@@ -16,15 +28,6 @@ pub(super) struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// The whole file: the fields of one message that has no braces.
-    pub(super) fn document(file: &'t str, text: &'t str) -> Result<Message> {
-        // Editors on Windows like to start a file with a byte-order mark.
-        let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut parser = Self { file, rest, line: 1, depth: 0 };
-        parser.skip_blank();
-        Ok(Message { line: 1, fields: parser.fields(None)? })
-    }
-
     /// White space and comments, which run from `#` to the end of the line.
     fn skip_blank(&mut self) {
         loop {

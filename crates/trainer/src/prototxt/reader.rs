@@ -1,6 +1,6 @@
 //! Typed access to the fields of a message.
 
-use super::{Field, FieldValue, Location, Message, Result, SpecError, Warning};
+use super::{Field, FieldValue, Location, Message, Result, SpecError, Warning, parse};
 use std::{cell::RefCell, fmt::Display, path::Path, sync::Arc};
 
 /// The file being read and the warnings collected from it so far.
@@ -15,23 +15,25 @@ impl SourceFile {
     }
 }
 
-/// What `read` makes of `file`'s `message`, called `owner` in errors, and the warnings in the order of the file.
+/// What `read` makes of `file`'s `text`, called `owner` in errors, and the warnings in the order of the file.
 pub(crate) fn interpret<T>(
     file: &Path,
-    message: &Message,
+    text: &str,
     owner: &str,
     read: impl FnOnce(&mut Reader<'_>) -> Result<T>,
 ) -> Result<(T, Vec<Warning>)> {
-    let source = SourceFile { name: file.display().to_string().into(), warnings: RefCell::default() };
-    let found = read(&mut Reader::new(&source, message, owner.to_owned()))?;
+    let name = file.display().to_string();
+    let message = parse(&name, text)?;
+    let source = SourceFile { name: name.into(), warnings: RefCell::default() };
+    let found = read(&mut Reader::new(&source, &message, owner.to_owned()))?;
     let mut warnings = source.warnings.into_inner();
     warnings.sort_by_key(|warning| warning.location.line);
     Ok((found, warnings))
 }
 
-/// What `read` makes of a message that says nothing, in which every field has a default.
+/// What `read` makes of a text that says nothing, in which every field has a default.
 pub(crate) fn defaults<T>(read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> T {
-    interpret(Path::new(""), &Message::default(), "", read).expect("there are defaults").0
+    interpret(Path::new(""), "", "", read).expect("there are defaults").0
 }
 
 /// A type that fields can be read as.
@@ -269,15 +271,11 @@ impl<'s> Reader<'s> {
         if holds {
             return Ok(());
         }
-        let fields: Vec<_> = self.fields.iter().filter(|field| field.name == name).collect();
-        Err(match fields.last() {
-            Some(field) => {
-                let values: Vec<String> = fields.iter().map(|field| field.value.to_string()).collect();
-                let message = format!("{} is {}, but must be {must}", self.full(name), values.join(", "));
-                self.error(field.line, message)
-            }
-            None => self.error(self.line, format!("{} must be {must}", self.full(name))),
-        })
+        let given: Vec<_> = self.fields.iter().filter(|field| field.name == name).collect();
+        let values: Vec<String> = given.iter().map(|field| field.value.to_string()).collect();
+        let is = if given.is_empty() { String::new() } else { format!("is {}, but ", values.join(", ")) };
+        let line = given.last().map_or(self.line, |field| field.line);
+        Err(self.error(line, format!("{} {is}must be {must}", self.full(name))))
     }
 
     /// Fails with `message`, about the owner, at the line of the field `name` unless something `holds`.

@@ -6,10 +6,9 @@ use std::ops::RangeInclusive;
 
 params! {
     /// One `layer { … }` of a net file.
-    LayerSpec(layer, own_name: String) first { layer.get::<String>("name")?; } {
+    LayerSpec(layer, own_name: String, own_kind: LayerKind) {
         name: String { own_name }; "Its name; names need not be unique across phases"
-        kind: LayerKind { LayerKind::read(&layer.require::<String>("type")?, layer)? };
-            "Its type and the parameters of that type"
+        kind: LayerKind { own_kind }; "Its type and the parameters of that type"
         bottoms "bottom": Vec<String>; "The blobs it reads"
         tops "top": Vec<String>; "The blobs it writes; a name that is also a bottom means in place"
         loss_weights "loss_weight": Vec<f32>; "As written, none or one for each top; see [`LayerSpec::loss_weight`]"
@@ -47,26 +46,15 @@ impl LayerSpec {
         [bottoms, tops]: [Vec<String>; 2],
         location: Location,
     ) -> Self {
-        let (loss_weights, params, propagate_down, include, exclude, pool) = Default::default();
-        Self {
-            name,
-            kind,
-            bottoms,
-            tops,
-            loss_weights,
-            params,
-            propagate_down,
-            include,
-            exclude,
-            location,
-            pool,
-        }
+        Self { bottoms, tops, location, ..defaults(|layer| Self::read(layer, name, kind)) }
     }
 
     pub(super) fn from_message(source: &SourceFile, message: &Message) -> Result<Self> {
         let name = name_of(message);
         let mut layer = Reader::new(source, message, format!("layer '{name}'"));
-        let mut spec = Self::read(&mut layer, name)?;
+        layer.get::<String>("name")?;
+        let kind = LayerKind::read(&layer.require::<String>("type")?, &mut layer)?;
+        let mut spec = Self::read(&mut layer, name, kind)?;
         if spec.tops.is_empty() && matches!(spec.kind, LayerKind::SoftmaxWithLoss(_)) {
             // Caffe gives a loss without a top one by itself.
             spec.tops.push(spec.name.clone());

@@ -57,7 +57,7 @@ macro_rules! spec_file {
             /// The file cannot be read, is not text format, or says something that cannot work; the message names file,
             /// line and layer.
             pub fn load(path: &Path) -> Result<Self> {
-                Self::from_message(path, &prototxt::read(path)?)
+                Self::parse(path, &prototxt::read(path)?)
             }
 
             #[doc = concat!("Reads ", $owner, " from `text`; `file` is where it came from.")]
@@ -65,12 +65,7 @@ macro_rules! spec_file {
             /// # Errors
             #[doc = concat!("As [`", stringify!($name), "::load`].")]
             pub fn parse(file: &Path, text: &str) -> Result<Self> {
-                Self::from_message(file, &prototxt::parse(&file.display().to_string(), text)?)
-            }
-
-            fn from_message(file: &Path, message: &prototxt::Message) -> Result<Self> {
-                let (spec, warnings) =
-                    prototxt::interpret(file, message, $owner, |own| Self::read(own, file))?;
+                let (spec, warnings) = prototxt::interpret(file, text, $owner, |own| Self::read(own, file))?;
                 Ok(Self { warnings, ..spec })
             }
         }
