@@ -58,7 +58,7 @@ fn check_operands<const N: usize>(operands: [[usize; 4]; N]) -> Result<(), Geome
 ///
 /// Operands: `x` is `n, c, h, w`; the filter `w` is `k, c / groups, r, s`; `y` is `n, k, out_h, out_w`. Pairs are
 /// `[vertical, horizontal]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConvGeometry {
     /// Samples.
     pub n: usize,
@@ -235,7 +235,7 @@ pub enum Rounding {
 }
 
 /// A two-dimensional pooling. Pairs are `[vertical, horizontal]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PoolGeometry {
     /// Samples.
     pub n: usize,

@@ -18,7 +18,8 @@ struct Installed {
 /// y = x ⋆ w + b, unless the layer behind adds b. Backward needs x.
 pub struct ConvolutionLayer {
     params: ConvolutionParams,
-    geometry: Option<ConvGeometry>,
+    /// Of no sample until the layer is declared.
+    geometry: ConvGeometry,
     /// What x and y consist of.
     format: Format,
     installed: [Option<Installed>; 3],
@@ -27,15 +28,15 @@ pub struct ConvolutionLayer {
 impl ConvolutionLayer {
     /// With feature maps of this format.
     pub(super) fn new(params: ConvolutionParams, format: Format) -> Self {
-        Self { params, geometry: None, format, installed: Default::default() }
+        Self { params, geometry: ConvGeometry::default(), format, installed: Default::default() }
     }
 
     /// Lets it read images of this shape as [blocks of pixels](space_to_depth), where that is faster; as which geometry.
     pub(crate) fn read_blocks(&mut self, x: &TensorType) -> Option<ConvGeometry> {
         let g = self.geometry_on(x).ok()?;
         let is_faster = self.format.layout == AxisOrder::Nhwc;
-        self.geometry = space_to_depth::blocks(&g, self.format).filter(|_| is_faster);
-        self.geometry
+        self.geometry = space_to_depth::blocks(&g, self.format).filter(|_| is_faster)?;
+        Some(self.geometry)
     }
 
     fn geometry_on(&self, x: &TensorType) -> Result<ConvGeometry, String> {
@@ -45,19 +46,15 @@ impl ConvolutionLayer {
         geometry.validate().map_err(|error| error.to_string())
     }
 
-    fn geometry(&self) -> ConvGeometry {
-        self.geometry.expect("a layer is declared before it is used")
-    }
-
     /// y seen from its channels.
     fn channels(&self) -> AxisExtents {
-        let g = self.geometry();
+        let g = self.geometry;
         AxisExtents::new(&TensorType::new(&[g.n, g.k, g.out_h(), g.out_w()], self.format), 1)
     }
 
     /// The kernel of `op` on `device`, named after `layer`.
     pub fn kernel(&self, device: &Device, layer: &str, op: ConvOp) -> Kernel {
-        let g = self.geometry();
+        let g = self.geometry;
         let mini_batch = u32::try_from(g.n).expect("a mini-batch of 32 bits");
         let math = match device {
             Device::Cuda(cuda) if cuda.tf32 && self.format.dtype == ElementType::F32 => Math::Tf32,
@@ -77,7 +74,7 @@ impl ConvolutionLayer {
         configuration: &Configuration,
         offset: usize,
     ) -> Result<Space, BoxError> {
-        let runner = Runner::new(device, op, self.geometry(), configuration)?;
+        let runner = Runner::new(device, op, self.geometry, configuration)?;
         let workspace = runner.workspace();
         self.installed[op as usize] = Some(Installed { runner, offset, marks: None });
         Ok(workspace)
@@ -113,12 +110,10 @@ impl ConvolutionLayer {
 
 impl Layer for ConvolutionLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let g = match self.geometry {
-            Some(g) if g.pack > 0 => g,
-            _ => self.geometry_on(&bottoms[0])?,
-        };
-        self.geometry = Some(g);
-        let p = &self.params;
+        if self.geometry.pack == 0 {
+            self.geometry = self.geometry_on(&bottoms[0])?;
+        }
+        let (g, p) = (self.geometry, &self.params);
         let filter = TensorType::new(&[g.k, g.c / g.groups, g.r, g.s], self.format);
         let filter = ParamDeclaration::learned(filter, p.weight_filler);
         let bias = p.bias_term.then(|| ParamDeclaration::learned(TensorType::f32(&[g.k]), p.bias_filler));

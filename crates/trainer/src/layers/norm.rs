@@ -5,7 +5,7 @@ use super::{
     pooling::windows,
 };
 use crate::error::BoxError;
-use crate::spec::{BatchNormParams, Filler, LrnParams, Phase, PoolingParams, ScaleBias, ScaleParams};
+use crate::spec::{BatchNormParams, Filler, Phase, PoolingParams, ScaleBias, ScaleParams};
 use cudnn_layers::AxisExtents;
 use cudnn_layers::batch_norm::{self, Added, RunningSums, Statistics};
 use cudnn_layers::lrn::{self, Lrn};
@@ -175,35 +175,28 @@ impl Layer for Scale {
 }
 
 /// `LRN`: y = x scale^-β. Backward needs x.
-pub(super) type LrnLayer = Declared<LrnParams, [usize; 4]>;
-
-impl LrnLayer {
-    fn lrn(&self) -> Lrn {
-        let LrnParams { local_size: size, alpha, beta, k, norm_region: region } = self.params;
-        Lrn { region, size, alpha, beta, k }
-    }
-}
+pub(super) type LrnLayer = Declared<Lrn, [usize; 4]>;
 
 impl Layer for LrnLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         self.extents = images("LRN", x)?;
-        if self.params.local_size > lrn::MAX_SIZE {
-            return Err(format!("a local_size of {} is above {}", self.params.local_size, lrn::MAX_SIZE));
+        if self.params.size > lrn::MAX_SIZE {
+            return Err(format!("a local_size of {} is above {}", self.params.size, lrn::MAX_SIZE));
         }
-        let scratch = [Space::NONE, lrn::scratch(&self.lrn(), x.count())];
+        let scratch = [Space::NONE, lrn::scratch(&self.params, x.count())];
         Ok(Declaration { read_bottoms: 1, scratch, ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        lrn::forward(device, &self.lrn(), self.extents, io.bottoms[0], io.tops.remove(0));
+        lrn::forward(device, &self.params, self.extents, io.bottoms[0], io.tops.remove(0));
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
         let operands = [io.bottoms[0], io.top_diff()];
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            lrn::backward(device, &self.lrn(), self.extents, operands, dx, io.scratch);
+            lrn::backward(device, &self.params, self.extents, operands, dx, io.scratch);
         }
         Ok(())
     }

@@ -8,13 +8,7 @@ use tensor::{Device, PoolGeometry, Space, TensorType};
 
 /// The maximum or average of each window; to a maximum may come the bias of the layer before. Backward needs no blob:
 /// the maximum saves its winners.
-pub(super) type Pooling = Declared<PoolingParams, Option<PoolGeometry>>;
-
-impl Pooling {
-    fn geometry(&self) -> PoolGeometry {
-        self.extents.expect("a layer is declared before it is used")
-    }
-}
+pub(super) type Pooling = Declared<PoolingParams, PoolGeometry>;
 
 /// The windows over blobs like `x`.
 pub(super) fn windows(params: &PoolingParams, x: &TensorType) -> Result<PoolGeometry, String> {
@@ -25,7 +19,7 @@ impl Layer for Pooling {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let x = &bottoms[0];
         let g = windows(&self.params, x)?;
-        self.extents = Some(g);
+        self.extents = g;
         let (saved, absorbs) = match self.params.method {
             PoolingMethod::Max => (pooling::mask(&g), Absorbed::Both),
             PoolingMethod::Average => (Space::NONE, Absorbed::No),
@@ -34,7 +28,7 @@ impl Layer for Pooling {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let (g, x, y) = (self.geometry(), io.bottoms[0], io.tops.remove(0));
+        let (g, x, y) = (self.extents, io.bottoms[0], io.tops.remove(0));
         let behind = (io.params.first().copied(), io.rectify);
         match self.params.method {
             PoolingMethod::Max => pooling::forward_max(device, &g, x, behind, y, Some(io.saved)),
@@ -44,7 +38,7 @@ impl Layer for Pooling {
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let (g, dy) = (self.geometry(), io.top_diff());
+        let (g, dy) = (self.extents, io.top_diff());
         if let Some(db) = io.param_diffs.pop().flatten() {
             // Every pooled gradient goes to one pixel at most: the sum over pixels is that over outputs.
             let y = TensorType::new(&[g.n, g.c, g.out_h(), g.out_w()], dy.format());

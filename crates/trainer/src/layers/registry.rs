@@ -10,8 +10,8 @@ use super::{
     inner_product::InnerProductLayer, pooling::Pooling, shape::Reshape,
 };
 use crate::error::{BoxError, NetError};
-use crate::spec::{Filler, LayerKind, LayerSpec, NetSpec, Region, layer_types};
-use cudnn_layers::activation::Activation;
+use crate::spec::{Filler, LayerKind, LayerSpec, LrnParams, NetSpec, Region, layer_types};
+use cudnn_layers::{activation::Activation, lrn::Lrn};
 use tensor::{AxisOrder, Format, TensorType};
 
 macro_rules! make_layers {

@@ -2,7 +2,7 @@
 
 use super::{Backward, Declaration, Declared, Forward, Layer, Need, axis_of};
 use crate::error::BoxError;
-use crate::spec::{AccuracyParams, LayerSpec, SoftmaxParams, SoftmaxWithLossParams};
+use crate::spec::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams};
 use cudnn_layers::activation::{self, Activation};
 use cudnn_layers::softmax::{self, LossOptions};
 use cudnn_layers::{AxisExtents, copy};
@@ -32,28 +32,22 @@ impl Layer for Softmax {
 }
 
 /// The logistic loss of class scores. Backward needs the labels and the saved probabilities, which a second top shows.
-pub(super) struct SoftmaxWithLoss {
-    axis: i32,
-    options: LossOptions,
-    weights: Vec<f32>,
-    /// Of no element until the layer is declared.
-    extents: AxisExtents,
-}
+/// It has a weight for each top.
+pub(super) type SoftmaxWithLoss = Declared<(SoftmaxWithLossParams, Vec<f32>), AxisExtents>;
 
 impl SoftmaxWithLoss {
-    pub(super) fn new(params: &SoftmaxWithLossParams, layer: &LayerSpec) -> Self {
-        let SoftmaxWithLossParams { axis, ignore_label, normalization, label_smoothing: smoothing } = *params;
-        let options = LossOptions { normalization, ignore_label, smoothing };
-        let weights = (0..layer.tops.len()).map(|top| layer.loss_weight(top)).collect();
-        Self { axis, options, weights, extents: AxisExtents::default() }
+    fn options(&self) -> LossOptions {
+        let (SoftmaxWithLossParams { ignore_label, normalization, label_smoothing, .. }, _) = self.params;
+        LossOptions { normalization, ignore_label, smoothing: label_smoothing }
     }
 }
 
 impl Layer for SoftmaxWithLoss {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let extents = classes(&bottoms[0], self.axis)?;
+        let (params, weights) = &self.params;
+        let extents = classes(&bottoms[0], params.axis)?;
         check_labels(&extents, bottoms)?;
-        if self.weights[1..].iter().any(|&weight| weight != 0.0) {
+        if weights[1..].iter().any(|&weight| weight != 0.0) {
             return Err("the probabilities are no loss: the second top's loss_weight must be 0".to_owned());
         }
         self.extents = extents;
@@ -62,7 +56,7 @@ impl Layer for SoftmaxWithLoss {
             gradients: vec![true, false],
             read_bottoms: 2,
             saved: softmax::saved(&extents),
-            loss_weights: self.weights.clone(),
+            loss_weights: weights.clone(),
             ..Declaration::default()
         })
     }
@@ -70,7 +64,7 @@ impl Layer for SoftmaxWithLoss {
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (scores, labels) = (io.bottoms[0], io.bottoms[1]);
         let (loss, mut saved) = (io.tops.remove(0), io.saved);
-        softmax::loss(device, &self.extents, &self.options, scores, labels, saved.reborrow(), loss)?;
+        softmax::loss(device, &self.extents, &self.options(), scores, labels, saved.reborrow(), loss)?;
         if let Some(top) = io.tops.pop() {
             copy::copy(device, saved.take(top.format(), top.len()).as_view(), top.replaced());
         }
@@ -78,9 +72,9 @@ impl Layer for SoftmaxWithLoss {
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let (labels, weight) = (io.bottoms[1], self.weights[0]);
+        let (labels, (_, weights)) = (io.bottoms[1], &self.params);
         if let Some(dx) = io.bottom_diffs.remove(0) {
-            softmax::loss_backward(device, &self.extents, &self.options, weight, io.saved, labels, dx)?;
+            softmax::loss_backward(device, &self.extents, &self.options(), weights[0], io.saved, labels, dx)?;
         }
         Ok(())
     }

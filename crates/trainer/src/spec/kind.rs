@@ -36,7 +36,10 @@ macro_rules! layer_types {
             Elementwise::new(&Activation::Power { power: params.power, scale: params.scale, shift: params.shift });
             "A power of a linear function"
         Pooling(params: PoolingParams), 1..=1, 1..=1 => Pooling::new(params); "Maximum or average of windows"
-        LRN(params: LrnParams), 1..=1, 1..=1 => LrnLayer::new(params); "Local response normalisation"
+        LRN(params: LrnParams), 1..=1, 1..=1 => {
+            let &LrnParams { local_size: size, alpha, beta, k, norm_region: region } = params;
+            LrnLayer::new(&Lrn { region, size, alpha, beta, k })
+        }; "Local response normalisation"
         BatchNorm(params: BatchNormParams), 1..=1, 1..=1 => BatchNorm::new(params, place);
             "Batch normalisation, with or without scale and bias"
         Scale(params: ScaleParams), 1..=2, 1..=1 => Scale::new(params);
@@ -53,8 +56,10 @@ macro_rules! layer_types {
         Silence, 1..=MANY, 0..=0 => Silence; "Reads blobs, which are no outputs of the net then"
         Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::new(params, place); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Softmax::new(params); "Probabilities of classes"
-        SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 =>
-            SoftmaxWithLoss::new(params, place.layer); "Cross entropy of classes and labels; and probabilities"
+        SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 => {
+            let weights = (0..place.layer.tops.len()).map(|top| place.layer.loss_weight(top));
+            SoftmaxWithLoss::new(&(params.clone(), weights.collect()))
+        }; "Cross entropy of classes and labels; and probabilities"
         Objective, 1..=1, 1..=1 => Objective(place.layer.loss_weight(0));
             "Adds the sum of its bottom to the objective; made where a layer that is no loss has a loss_weight"
         Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Accuracy::new(params);
