@@ -120,30 +120,24 @@ impl NetLayout {
     }
 }
 
-/// Where the elements of a blob of this type, or of several in a row, lie, by their number in the order of NCHW.
-fn places(blob: &TensorType) -> impl Fn(usize) -> usize {
-    let (channels, pixels) = match blob.format().layout {
-        AxisOrder::Nchw => (1, 1),
-        AxisOrder::Nhwc => (blob.c(), blob.spatial()),
-    };
-    move |i| {
-        let (plane, pixel) = (i / pixels, i % pixels);
-        (plane / channels * pixels + pixel) * channels + plane % channels
-    }
+/// Matrices of so many rows and columns, which lie in a row, each transposed.
+fn transposed<'v, T: Copy>(values: &'v [T], [rows, columns]: [usize; 2]) -> Vec<T> {
+    let in_columns =
+        |matrix: &'v [T]| (0..columns).flat_map(move |column| matrix[column..].iter().step_by(columns));
+    values.chunks_exact(rows * columns).flat_map(in_columns).copied().collect()
 }
 
-/// The elements of blobs of this type in the order of NCHW, which is that of all files.
+/// The elements of blobs of this type, one or several in a row, in the order of NCHW, which is that of all files.
 pub(crate) fn in_nchw<'v, T: Copy>(values: Cow<'v, [T]>, blob: &TensorType) -> Cow<'v, [T]> {
     match blob.format().layout {
         AxisOrder::Nchw => values,
-        AxisOrder::Nhwc => (0..values.len()).map(places(blob)).map(|place| values[place]).collect(),
+        AxisOrder::Nhwc => transposed(&values, [blob.spatial(), blob.c()]).into(),
     }
 }
 
 /// Brings elements that are in the order of NCHW into that of a blob of this type.
 pub(crate) fn from_nchw<T: Copy>(values: &mut [T], blob: &TensorType) {
     if blob.format().layout == AxisOrder::Nhwc {
-        let given = values.to_vec();
-        given.into_iter().enumerate().for_each(|(i, value)| values[places(blob)(i)] = value);
+        values.copy_from_slice(&transposed(values, [blob.c(), blob.spatial()]));
     }
 }

@@ -26,11 +26,15 @@ impl Net {
         let (Action::Forward(node) | Action::Recompute(node) | Action::Backward(node)) = action else {
             panic!("{action:?} is done by no layer");
         };
+        let Node { absorbed, ref bottoms, .. } = self.graph.nodes[node];
+        let (is_source, is_filled) = (bottoms.is_empty(), self.filled[node]);
         let requests = Requests { net: self, layout, arena, node, at, timed };
         let result = match action {
-            _ if requests.is_done_already(action) => Ok(()),
+            // The layer before has done this one's work.
+            Action::Backward(_) if absorbed.is_backward() => Ok(()),
             Action::Backward(_) => requests.backward(iteration, accumulate),
-            _ if requests.net.graph.nodes[node].bottoms.is_empty() => requests.upload(number),
+            _ if absorbed != Absorbed::No || is_filled => Ok(()),
+            _ if is_source => requests.upload(number),
             _ => requests.forward(iteration, matches!(action, Action::Recompute(_))),
         };
         result.map_err(|error| NetError::run(&self.graph.nodes[node].spec.name, error))
@@ -63,15 +67,6 @@ struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// Whether the layer before has done this one's work, or an earlier iteration has: constant data are filled once.
-    fn is_done_already(&self, action: Action) -> bool {
-        let absorbed = self.net.graph.nodes[self.node].absorbed;
-        match action {
-            Action::Backward(_) => absorbed.is_backward(),
-            _ => absorbed != Absorbed::No || self.net.filled[self.node],
-        }
-    }
-
     fn upload(self, number: u64) -> Result<(), BoxError> {
         let Requests { net, layout, arena, node, at, .. } = self;
         let tops: Vec<Span> =

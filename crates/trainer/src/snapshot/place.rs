@@ -1,17 +1,15 @@
 //! Where the snapshots of a training go: tried before it starts, and kept for it alone.
 
 use super::{NetError, load_solver_state, load_weights, state_path, weights_path};
-use files::{Claim, Claimed, claim, remove_abandoned, try_writing};
+use files::{Claimed, claim, remove_abandoned, try_writing};
 use std::path::{Path, PathBuf};
-use std::{collections::BTreeSet, fs, io};
+use std::{collections::BTreeSet, fs};
 
 /// A prefix under which snapshots can be written, by no other process as long as this lives.
 #[derive(Debug)]
 pub struct SnapshotPlace {
     prefix: PathBuf,
-    /// Why another process that writes here would go unnoticed, if it would.
-    doubt: Option<io::Error>,
-    _claim: Option<Claim>,
+    claimed: Claimed,
 }
 
 impl SnapshotPlace {
@@ -26,19 +24,16 @@ impl SnapshotPlace {
         let (folder, stem) = folder_and_stem(prefix);
         fs::create_dir_all(&folder).map_err(&error)?;
         try_writing(&longest).map_err(error)?;
-        let (claim, doubt) = match claim(&folder.join(format!(".{stem}.lock"))) {
-            Claimed::Ours(claim) => (Some(claim), None),
-            Claimed::Unknown(error) => (None, Some(error)),
-            Claimed::Taken(holder) => {
-                let prefix = prefix.display();
-                return Err(NetError::Refused(format!(
-                    "another training ({holder}) writes its snapshots as {prefix}_iter_N; this one needs another \
-                     --snapshot-prefix"
-                )));
-            }
-        };
+        let claimed = claim(&folder.join(format!(".{stem}.lock")));
+        if let Claimed::Taken(holder) = &claimed {
+            let prefix = prefix.display();
+            return Err(NetError::Refused(format!(
+                "another training ({holder}) writes its snapshots as {prefix}_iter_N; this one needs another \
+                 --snapshot-prefix"
+            )));
+        }
         remove_abandoned(&folder, |name| iteration(&stem, name).is_some());
-        Ok(Self { prefix: prefix.to_owned(), doubt, _claim: claim })
+        Ok(Self { prefix: prefix.to_owned(), claimed })
     }
 
     /// What a user should know before a training writes here that begins after iteration `first`, one sentence each: of
@@ -57,9 +52,12 @@ impl SnapshotPlace {
                 "{are} there from an earlier training; snapshots of the same iterations will replace theirs"
             )
         });
-        let doubt = self.doubt.as_ref().map(|doubt| {
-            format!("another training with the snapshot prefix {prefix} would not be noticed: {doubt}")
-        });
+        let doubt = match &self.claimed {
+            Claimed::Unknown(doubt) => Some(format!(
+                "another training with the snapshot prefix {prefix} would not be noticed: {doubt}"
+            )),
+            _ => None,
+        };
         there.into_iter().chain(doubt).collect()
     }
 
