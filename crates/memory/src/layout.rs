@@ -9,7 +9,7 @@
 //! transient part. What is offloaded lies in a slab of the host's memory, likewise shared.
 
 use crate::action::{Buffer, Place};
-use crate::outline::{Outline, OutlineParam, Scratch};
+use crate::outline::{Outline, Scratch};
 use crate::placement::{lower_bound, place};
 use crate::schedule::{Schedule, scratch};
 use planner::{ARENA_ALIGNMENT, Bytes};
@@ -43,8 +43,6 @@ pub struct NetPlaces {
     pub offsets: Vec<Vec<Bytes>>,
     /// The segments of WD, by action.
     segments: HashMap<usize, Spot>,
-    /// How its transient buffers add up.
-    pub report: NetMemory,
 }
 
 /// What a net's transient buffers need.
@@ -96,12 +94,11 @@ impl ArenaLayout {
     pub fn new(nets: &[Outline], schedules: Vec<Schedule>) -> Self {
         let (kept, mut report) = Kept::new(nets);
         let places = |(index, schedule)| NetPlaces::new(&nets[index], schedule, &kept, index);
-        let nets: Vec<NetPlaces> = schedules.into_iter().enumerate().map(places).collect();
-        report.nets = nets.iter().map(|net| net.report).collect();
-        let largest = |part: fn(&NetMemory) -> Bytes| report.nets.iter().map(part).max().unwrap_or_default();
-        report.arena = kept.end() + report.staged + largest(|net| net.transient);
+        let (nets, memory): (Vec<_>, Vec<_>) = schedules.into_iter().enumerate().map(places).unzip();
+        let largest = |part: fn(&NetMemory) -> Bytes| memory.iter().map(part).max().unwrap_or_default();
+        report.arena = kept.end + report.staged + largest(|net| net.transient);
         report.host += largest(|net| net.slab);
-        Self { nets, report }
+        Self { nets, report: MemoryReport { nets: memory, ..report } }
     }
 
     /// The same where everything stays on the device.
@@ -112,82 +109,68 @@ impl ArenaLayout {
     /// The arena without the transient part, which nets use in turn.
     pub fn base(nets: &[Outline]) -> Bytes {
         let (kept, report) = Kept::new(nets);
-        kept.end() + report.staged
+        kept.end + report.staged
     }
 }
 
 /// What outlives an iteration, and the segments of WD, side by side at the beginning of the arena.
-struct Kept<'a> {
-    nets: &'a [Outline],
-    /// By name: data, gradient, history.
-    params: HashMap<&'a str, [Option<Spot>; 3]>,
-    /// Of every net, by value.
-    constants: Vec<HashMap<usize, Spot>>,
-    segments: Spot,
+struct Kept {
+    /// Of every net, where each buffer lies.
+    offsets: Vec<HashMap<Buffer, Bytes>>,
+    /// Where the segments lie, and where all of it ends.
+    segments: Bytes,
+    end: Bytes,
 }
 
-impl<'a> Kept<'a> {
-    fn new(nets: &'a [Outline]) -> (Self, MemoryReport) {
-        let mut end = Bytes::ZERO;
-        let mut params: HashMap<&str, [Option<Spot>; 3]> = HashMap::new();
-        let all = || nets.iter().flat_map(|net| net.params.iter().map(move |param| (net, param)));
-        for part in 0..3 {
-            for (net, param) in all() {
-                let OutlineParam { bytes, copy, trained, history, .. } = *param;
-                let is_wanted = [true, trained && net.keeps_gradients, trained && net.updates][part];
-                let place = &mut params.entry(&param.name).or_default()[part];
-                if is_wanted && place.is_none() {
-                    *place = Some(take(&mut end, [bytes + copy, bytes, history][part]));
+impl Kept {
+    fn new(nets: &[Outline]) -> (Self, MemoryReport) {
+        let (mut end, mut sums) = (Bytes::ZERO, [Bytes::ZERO; 4]);
+        let kept: Vec<[Vec<Buffer>; 4]> = nets.iter().map(Outline::kept).collect();
+        let mut offsets: Vec<HashMap<Buffer, Bytes>> = vec![HashMap::new(); nets.len()];
+        let mut shared: HashMap<(usize, &str), Bytes> = HashMap::new();
+        for (part, sum) in sums.iter_mut().enumerate() {
+            for ((net, kept), offsets) in nets.iter().zip(&kept).zip(&mut offsets) {
+                for &buffer in &kept[part] {
+                    let mut new = || {
+                        *sum += net.size(buffer);
+                        take(&mut end, net.size(buffer))
+                    };
+                    let offset = match buffer {
+                        Buffer::Parameter(id) | Buffer::Gradient(id) | Buffer::History(id) => {
+                            *shared.entry((part, &net.params[id].name)).or_insert_with(new)
+                        }
+                        _ => new(),
+                    };
+                    offsets.insert(buffer, offset);
                 }
             }
         }
-        let part = |part: usize| params.values().filter_map(|spots| spots[part]).map(|spot| spot.bytes).sum();
-        let [parameters, gradients, history] = [0, 1, 2].map(part);
-        let constants = |net: &Outline| {
-            let values = net.values.iter().enumerate().filter(|(_, value)| value.constant);
-            values.map(|(id, value)| (id, take(&mut end, value.bytes))).collect()
-        };
-        let constants: Vec<HashMap<usize, Spot>> = nets.iter().map(constants).collect();
+        let [parameters, gradients, history, constants] = sums;
         // Segments of different nets may overlap: the nets never run together.
-        let segments = take(&mut end, nets.iter().map(Outline::segments).max().unwrap_or_default());
+        let bytes = nets.iter().map(Outline::segments).max().unwrap_or_default();
+        let segments = take(&mut end, bytes);
         let report = MemoryReport {
             parameters,
             gradients,
             history,
-            constants: constants.iter().flat_map(HashMap::values).map(|spot| spot.bytes).sum(),
-            segments: segments.bytes,
+            constants,
+            segments: bytes,
             staged: nets.iter().map(|net| net.staged).sum(),
             host: nets.iter().map(|net| net.host).sum(),
             ..MemoryReport::default()
         };
-        (Self { nets, params, constants, segments }, report)
-    }
-
-    fn end(&self) -> Bytes {
-        (self.segments.offset + self.segments.bytes).align_up(ARENA_ALIGNMENT)
-    }
-
-    /// Where `buffer` of net number `net` lies, if it outlives an iteration.
-    fn spot(&self, net: usize, buffer: Buffer) -> Option<Spot> {
-        let param = |id: usize, part: usize| self.params[self.nets[net].params[id].name.as_str()][part];
-        match buffer {
-            Buffer::Constant(id) => self.constants[net].get(&id).copied(),
-            Buffer::Parameter(id) => param(id, 0),
-            Buffer::Gradient(id) => param(id, 1),
-            Buffer::History(id) => param(id, 2),
-            _ => None,
-        }
+        (Self { offsets, segments, end }, report)
     }
 }
 
-fn take(end: &mut Bytes, bytes: Bytes) -> Spot {
-    let spot = Spot { offset: *end, bytes };
-    *end = (*end + bytes).align_up(ARENA_ALIGNMENT);
-    spot
+/// Where the next `bytes` begin.
+fn take(end: &mut Bytes, bytes: Bytes) -> Bytes {
+    let next = (*end + bytes).align_up(ARENA_ALIGNMENT);
+    std::mem::replace(end, next)
 }
 
 impl NetPlaces {
-    fn new(net: &Outline, schedule: Schedule, kept: &Kept<'_>, index: usize) -> Self {
+    fn new(net: &Outline, schedule: Schedule, kept: &Kept, index: usize) -> (Self, NetMemory) {
         let (buffers, residences) = schedule.transient(Place::Device);
         let is_scratch = |at: usize| matches!(buffers[at], Buffer::Scratch(_));
         // Placing scratch last may need more or less; a plan that was made for a budget fits it in one of the ways.
@@ -195,17 +178,16 @@ impl NetPlaces {
         let device = ways.into_iter().min_by_key(|way| way.len).expect("two");
         let slab = place(&schedule.transient(Place::Host).1, |_| false, 0);
         let mut next = [device.offsets.iter(), slab.offsets.iter()];
-        let base = kept.end();
-        let mut offset = |buffer: Buffer, at: Place| match (kept.spot(index, buffer), at) {
-            (Some(spot), _) => spot.offset,
-            (None, Place::Device) => base + Bytes(*next[0].next().expect("placed")),
+        let mut offset = |buffer: &Buffer, at: Place| match (kept.offsets[index].get(buffer), at) {
+            (Some(&offset), _) => offset,
+            (None, Place::Device) => kept.end + Bytes(*next[0].next().expect("placed")),
             (None, Place::Host) => Bytes(*next[1].next().expect("placed")),
         };
         let all = schedule.buffers.iter();
-        let offsets = all.map(|(buffer, all)| all.iter().map(|one| offset(*buffer, one.place)).collect());
+        let offsets = all.map(|(buffer, all)| all.iter().map(|one| offset(buffer, one.place)).collect());
         let segments = schedule.actions.iter().enumerate().filter_map(|(at, &action)| {
             let Scratch::Segment { offset, bytes } = scratch(net, action) else { return None };
-            Some((at, Spot { offset: kept.segments.offset + offset, bytes }))
+            Some((at, Spot { offset: kept.segments + offset, bytes }))
         });
         let each = || buffers.iter().zip(&residences);
         let total = |kind: fn(&Buffer) -> bool| each().filter(|one| kind(one.0)).map(|one| one.1.bytes).sum();
@@ -219,7 +201,7 @@ impl NetPlaces {
             lower_bound: Bytes(lower_bound(&residences)),
             slab: Bytes(slab.len),
         };
-        Self { offsets: offsets.collect(), segments: segments.collect(), report, schedule }
+        (Self { offsets: offsets.collect(), segments: segments.collect(), schedule }, report)
     }
 
     /// Where `buffer` lies at first.

@@ -124,9 +124,6 @@ impl Schedule {
     /// waits for what it reads to be back, and likewise for copies from memory that it may overwrite.
     fn find_waits(&self, outline: &Outline) -> Vec<Vec<usize>> {
         let mut waits = vec![Vec::new(); self.actions.len()];
-        if self.actions.iter().all(|action| action.stream() == StreamKind::Compute) {
-            return waits;
-        }
         let mut launched: [Vec<usize>; 3] = Default::default();
         // For each stream, how many actions of each other one are known to be done.
         let mut done = [[0; 3]; 3];
@@ -236,7 +233,7 @@ impl Walk<'_> {
 
     /// What is read after the iteration stays to its end; what outlives it is there all the time.
     fn finish(mut self) -> Vec<(Buffer, Vec<Residence>)> {
-        let Outline { nodes, values, params, updates, keeps_gradients, .. } = self.outline;
+        let Outline { nodes, values, .. } = self.outline;
         let end = self.actions.len().saturating_sub(1);
         let mut flows_on = vec![false; values.len()];
         for value in values.iter().filter(|value| value.needs_diff && nodes[value.producer].backward) {
@@ -251,13 +248,7 @@ impl Walk<'_> {
                 }
             }
         }
-        let constants = (0..values.len()).filter(|&id| values[id].constant).map(Buffer::Constant);
-        let parameters = (0..params.len()).map(Buffer::Parameter);
-        let trained = || (0..params.len()).filter(|&id| params[id].trained);
-        let histories = trained().filter(|_| *updates).map(Buffer::History);
-        let gradients = trained().filter(|_| *keeps_gradients).map(Buffer::Gradient);
-        let kept: Vec<Buffer> = constants.chain(parameters).chain(gradients).chain(histories).collect();
-        for buffer in kept {
+        for buffer in self.outline.kept().into_iter().flatten() {
             let residence = Residence { place: Place::Device, first: 0, last: end, bytes: self.size(buffer) };
             self.residences.insert(buffer, vec![residence]);
         }
@@ -300,6 +291,20 @@ impl Outline {
         (after, self.updates.then_some(Action::Update(0, end)))
     }
 
+    /// What outlives an iteration: parameters, their gradients if they are kept, history, constants.
+    pub(crate) fn kept(&self) -> [Vec<Buffer>; 4] {
+        let trained = |is_kept: bool| {
+            let params = self.params.iter().enumerate();
+            params.filter(move |(_, param)| is_kept && param.trained).map(|(id, _)| id)
+        };
+        [
+            (0..self.params.len()).map(Buffer::Parameter).collect(),
+            trained(self.keeps_gradients).map(Buffer::Gradient).collect(),
+            trained(self.updates).map(Buffer::History).collect(),
+            (0..self.values.len()).filter(|&id| self.values[id].constant).map(Buffer::Constant).collect(),
+        ]
+    }
+
     /// The size of a buffer. Panics for scratch, which only actions have.
     pub(crate) fn size(&self, buffer: Buffer) -> Bytes {
         match buffer {
@@ -319,7 +324,7 @@ pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
 
 /// The transient buffers that an action, at `index`, uses.
 pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec::IntoIter<(Buffer, Use)> {
-    let uses = match action {
+    let mut uses = match action {
         Action::Forward(node) | Action::Recompute(node) => {
             let repeats = matches!(action, Action::Recompute(_)) && outline.nodes[node].repeats_from_saved;
             forward_uses(outline, index, node, if repeats { Use::Read } else { Use::Fill })
@@ -329,6 +334,8 @@ pub(crate) fn uses(outline: &Outline, index: usize, action: Action) -> std::vec:
         Action::Update(first, end) => gradients(outline, first..end, Use::Read).collect(),
         Action::Offload(_) | Action::Prefetch(_) => Vec::new(),
     };
+    let is_constant = |root: usize| outline.values.get(root).is_some_and(|value| value.constant);
+    uses.retain(|&(buffer, _)| !matches!(buffer, Buffer::Data(root) if is_constant(root)));
     uses.into_iter()
 }
 
@@ -341,7 +348,6 @@ fn forward_uses(outline: &Outline, index: usize, node: usize, saved: Use) -> Vec
         root if root == id => (Buffer::Data(id), Use::Fill),
         root => (Buffer::Data(root), Use::Change),
     }));
-    uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
     uses.extend([(Buffer::Saved(id), saved), (Buffer::Scratch(index), Use::Fill)]);
     uses
 }
@@ -352,7 +358,6 @@ fn backward_uses(outline: &Outline, index: usize, node: usize) -> Vec<(Buffer, U
     let tops = node.tops.iter().filter(|_| node.needs_top);
     let data = bottoms.chain(tops).map(|&id| (Buffer::Data(values[id].root), Use::Read));
     let mut uses: Vec<_> = data.collect();
-    uses.retain(|&(buffer, _)| !is_constant(outline, buffer));
     let diff = |id: usize, how| (Buffer::Diff(values[id].root), how);
     uses.extend(node.tops.iter().filter(|&&top| values[top].needs_diff).map(|&top| diff(top, Use::Read)));
     let wanted = node.bottoms.iter().zip(&node.propagates).filter(|(_, wanted)| **wanted);
@@ -370,8 +375,4 @@ fn gradients(
 ) -> impl Iterator<Item = (Buffer, Use)> {
     let is_there = |&param: &usize| outline.params[param].trained && !outline.keeps_gradients;
     params.filter(is_there).map(move |param| (Buffer::Gradient(param), how))
-}
-
-fn is_constant(outline: &Outline, buffer: Buffer) -> bool {
-    matches!(buffer, Buffer::Data(root) if outline.values[root].constant)
 }
