@@ -8,7 +8,7 @@ use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};
 use crate::report::{Header, TimeRun};
 use crate::{Console, Error};
 use figures::six_digits;
-use memory::policy::{self, Costs, MemoryPolicy, Speeds, TimedSize};
+use memory::policy::{self, Costs, MemoryPolicy, PassCosts, Speeds, TimedSize};
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
 use std::fmt;
@@ -117,9 +117,7 @@ fn measure(
         let mini_batch = ((base as f64 * part).round() as usize).max(1);
         let (net, kernels) = search.measured(origin, options, mini_batch)?.expect("a device measures");
         let (costs, net) = origin.planning.costs(net, &kernels, options, origin.rates())?;
-        let ms = |passes: &[policy::PassCosts; 2]| {
-            [0, 1].map(|pass| passes[pass].time_ms(WORKSPACE.max(passes[pass].least())))
-        };
+        let ms = |passes: &[PassCosts; 2]| passes.each_ref().map(|pass| pass.time_ms(WORKSPACE));
         let ms = costs.nodes.iter().map(ms).collect();
         samples.push(TimedSize { part: mini_batch as f64 / base as f64, ms });
         last = Some((costs, net));

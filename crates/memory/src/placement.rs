@@ -133,15 +133,11 @@ impl Placed {
 
     /// Takes away all but the first `count`.
     fn take_back(&mut self, count: usize) {
-        self.runs.retain_mut(|run| {
-            let mut blocks = std::mem::take(&mut run.blocks);
+        let left = std::mem::take(&mut self.runs).into_iter().filter_map(|Run { mut blocks, .. }| {
             blocks.retain(|block| block.number < count);
-            let is_left = !blocks.is_empty();
-            if is_left {
-                *run = Run::new(blocks);
-            }
-            is_left
+            (!blocks.is_empty()).then(|| Run::new(blocks))
         });
+        self.runs = left.collect();
         self.count = count;
         self.placement.len = self.runs.iter().map(|run| run.end).max().unwrap_or(0);
     }

@@ -62,16 +62,12 @@ impl<'a> Annealing<'a> {
         last_ms
     }
 
-    /// How many changes a search tries.
-    pub(super) fn trials(&self) -> usize {
-        (TRIALS.0 / self.units.len().max(1)).clamp(TRIALS.1[0], TRIALS.1[1])
-    }
-
     /// Searches from two starts, each so hot, on two threads where there are threads.
     pub(super) fn anneal_both(&mut self, [one, other]: [Choice; 2], hot: [f64; 2]) {
+        let trials = (TRIALS.0 / self.units.len().max(1)).clamp(TRIALS.1[0], TRIALS.1[1]);
         let mut beside = self.clone();
         beside.random.0 = !beside.random.0;
-        both(|| self.anneal(one, self.trials(), hot[0]), || beside.anneal(other, beside.trials(), hot[1]));
+        both(|| self.anneal(one, trials, hot[0]), || beside.anneal(other, trials, hot[1]));
         beside.fits.iter().for_each(|(ms, choice)| self.fit(*ms, choice));
         let lacks = [self.lacks.take(), beside.lacks].into_iter().flatten();
         self.lacks = lacks.min_by(|a, b| a.0.total_cmp(&b.0));

@@ -31,7 +31,6 @@ pub(super) struct Answer {
 }
 
 /// The constraints of a net under a capacity.
-#[derive(Clone)]
 pub(super) struct Bound<'a> {
     problem: &'a Problem<'a>,
     pub(super) capacity: u64,
@@ -73,9 +72,9 @@ impl<'a> Bound<'a> {
             let costs = &problem.costs.nodes[node][pass];
             let worth = 1.0 - price.time(at);
             let candidates = costs.front.points().iter().map(|cost| (cost.time_ms, cost.workspace));
-            let candidates = candidates.chain(costs.front.points().is_empty().then_some((0.0, Bytes::ZERO)));
             // No plan has what does not fit beside what is alive in any case.
-            let free = self.capacity.saturating_sub(self.base[at]).max(costs.least().0);
+            let least = costs.within(Bytes::ZERO).map_or(0, |cost| cost.workspace.0);
+            let free = self.capacity.saturating_sub(self.base[at]).max(least);
             let candidates = candidates.filter(|one| arena_bytes(one.1.0) <= arena_bytes(free));
             let cost = |&(ms, workspace): &(f64, Bytes)| {
                 worth * ms + price.byte[at] * arena_bytes(workspace.0) as f64
@@ -182,7 +181,7 @@ impl<'a> Bound<'a> {
                 break;
             }
             direction.mix(&answer.violation, prices, 0.6);
-            let length = direction.square();
+            let length: f64 = direction.iter().map(|value| value * value).sum();
             let gap_ms = (target_ms - answer.bound_ms).max(1e-3 * target_ms);
             prices.step(&direction, step * gap_ms / length.max(1e-30));
             self.project(prices);

@@ -33,10 +33,9 @@ pub struct PassCosts {
 }
 
 impl PassCosts {
-    /// Its time with `workspace`; infinite if that is too little.
-    pub fn time_ms(&self, workspace: Bytes) -> f64 {
-        let without_ms = if self.has_kernels() { f64::INFINITY } else { 0.0 };
-        self.fixed_ms + self.front.within(workspace).map_or(without_ms, |cost| cost.time_ms)
+    /// Its time with its fastest workspace within `limit`, or else its least.
+    pub fn time_ms(&self, limit: Bytes) -> f64 {
+        self.fixed_ms + self.within(limit).map_or(0.0, |cost| cost.time_ms)
     }
 
     pub(super) fn has_kernels(&self) -> bool {
@@ -44,13 +43,8 @@ impl PassCosts {
     }
 
     /// The fastest of its front within `limit`, or else the least; none without kernels.
-    fn within(&self, limit: Bytes) -> Option<&Cost> {
+    pub(super) fn within(&self, limit: Bytes) -> Option<&Cost> {
         self.front.within(limit).or(self.front.points().first())
-    }
-
-    /// The least workspace with which it runs.
-    pub fn least(&self) -> Bytes {
-        self.front.points().first().map(|cost| cost.workspace).unwrap_or_default()
     }
 }
 
@@ -62,13 +56,6 @@ impl Costs {
         let again = matches!(action, Action::Recompute(_)) && !costs.has_kernels();
         let again_ms = self.again_ms.get(node).filter(|_| again);
         again_ms.copied().unwrap_or_else(|| costs.time_ms(workspace))
-    }
-
-    /// The time of a pass with kernels with its fastest workspace within `limit`, or else its least, and that.
-    pub(super) fn within(&self, (node, pass): (usize, usize), limit: Bytes) -> (f64, Bytes) {
-        let costs = &self.nodes[node][pass];
-        let cost = costs.within(limit).expect("it has kernels");
-        (costs.fixed_ms + cost.time_ms, cost.workspace)
     }
 
     /// The workspaces of each node's passes: of the fastest within the limit of a node's pass, or else the least.

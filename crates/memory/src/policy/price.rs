@@ -13,7 +13,7 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    fn iter(&self) -> impl Iterator<Item = &f64> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &f64> {
         self.memory.iter().chain(&self.copies)
     }
 
@@ -26,10 +26,6 @@ impl Prices {
         for ((own, new), at) in self.iter_mut().zip(gradient.iter()).zip(at.iter()) {
             *own = if *at <= 0.0 && *new < 0.0 { 0.0 } else { part * *new + (1.0 - part) * *own };
         }
-    }
-
-    pub(super) fn square(&self) -> f64 {
-        self.iter().map(|value| value * value).sum()
     }
 
     pub(super) fn step(&mut self, direction: &Prices, step: f64) {

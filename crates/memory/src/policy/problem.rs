@@ -1,7 +1,7 @@
 //! A net as far as it can be kept, offloaded or computed again.
 
 use super::costs::Costs;
-use crate::action::{Action, Buffer};
+use crate::action::{Action, Buffer, Place};
 use crate::outline::Outline;
 use crate::schedule::{Schedule, Use, uses};
 use planner::{ARENA_ALIGNMENT, Bytes};
@@ -87,19 +87,16 @@ impl<'a> Problem<'a> {
         let pass = |of: usize| passes().filter(|one| one.1 == of).map(|one| one.0).collect::<Vec<_>>();
         let (forward, backward) = (pass(0), pass(1));
         let turn = forward.len();
-        let is_diff = |buffer| match buffer {
-            Buffer::Gradient(_) => !plain.outlives(buffer),
-            _ => matches!(buffer, Buffer::Diff(_)),
-        };
-        let diffs = plain.buffers.iter().filter(|&&(buffer, _)| is_diff(buffer));
-        let diffs = diffs.flat_map(|(_, residences)| residences);
+        let (buffers, residences) = plain.transient(Place::Device);
+        let is_diff = |buffer: &Buffer| matches!(buffer, Buffer::Diff(_) | Buffer::Gradient(_));
+        let diffs = buffers.iter().zip(&residences).filter(|one| is_diff(one.0));
         // An update belongs to the backward action before it, but for the last.
         let is_backward = |action: &&Action| matches!(action, Action::Backward(_));
         let position = |at: usize| match plain.actions[turn..=at].iter().filter(is_backward).count() {
             count if at + 1 == plain.actions.len() => count,
             count => count - 1,
         };
-        let diffs = diffs.map(|one| (arena_bytes(one.bytes.0), [one.first, one.last].map(position)));
+        let diffs = diffs.map(|(_, one)| (arena_bytes(one.bytes.0), [one.first, one.last].map(position)));
         let step = |action: Action| {
             let (node, pass) = action.pass().expect("it computes");
             let has_kernels = costs.nodes[node][pass].has_kernels();

@@ -136,9 +136,10 @@ impl Problem<'_> {
 
     /// Gives a step the fastest workspace within the limit of its pass, or else the least.
     fn give(&self, step: &mut Step, limit: impl Fn((usize, usize)) -> u64) {
-        if let Some(pass) = step.kernels {
-            let (ms, workspace) = self.costs.within(pass, Bytes(limit(pass)));
-            (step.ms, step.workspace) = (ms, arena_bytes(workspace.0));
+        if let Some((node, pass)) = step.kernels {
+            let costs = &self.costs.nodes[node][pass];
+            let cost = costs.within(Bytes(limit((node, pass)))).expect("it has kernels");
+            (step.ms, step.workspace) = (costs.fixed_ms + cost.time_ms, arena_bytes(cost.workspace.0));
         }
     }
 
