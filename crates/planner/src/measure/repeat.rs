@@ -8,7 +8,7 @@ use super::estimate::{largest, line, plan};
 use super::measuring::{Measuring, ProfileError, Progress, Wanted};
 use super::profiler::{Profiler, Request};
 use crate::choose::{PlanOptions, PlannedKernel, candidates, desirable_set};
-use crate::model::{Algorithm, Configuration, Kernel, KernelId, Measurement, Run};
+use crate::model::{Algorithm, Kernel, KernelId, Measurement};
 use crate::table::CostTable;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -24,7 +24,7 @@ const SHARE: f64 = 0.125;
 const ROUNDS: usize = 3;
 
 /// Micro-configurations that decide about a plan: by size and algorithm, their times.
-type Decisive = BTreeMap<u32, BTreeMap<Algorithm, f64>>;
+type Decisive = BTreeMap<(u32, Algorithm), f64>;
 
 /// What repeated measurements have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -91,16 +91,13 @@ fn wanted<'k>(
     let promising = promising(table, kernels, options);
     for ((kernel, planned), promising) in std::iter::zip(kernels, &plan.kernels).zip(promising) {
         let mut decisive = rests_on(table, planned, options);
-        for (size, algorithms) in promising {
-            decisive.entry(size).or_default().extend(algorithms);
-        }
-        for (size, mut algorithms) in decisive {
-            algorithms.retain(|algorithm, _| is_open(&kernel.id, size, algorithm));
-            if !algorithms.is_empty() {
-                let cost_ms = algorithms.values().sum();
-                let algorithms = Some(algorithms.into_keys().collect());
-                wanted.push((cost_ms, (kernel, Request::of(kernel, size, algorithms))));
-            }
+        decisive.extend(promising);
+        decisive.retain(|(size, algorithm), _| is_open(&kernel.id, *size, algorithm));
+        let decisive: Vec<((u32, Algorithm), f64)> = decisive.into_iter().collect();
+        for of_size in decisive.chunk_by(|a, b| a.0.0 == b.0.0) {
+            let cost_ms = of_size.iter().map(|(_, time_ms)| time_ms).sum();
+            let algorithms = of_size.iter().map(|((_, algorithm), _)| algorithm.clone()).collect();
+            wanted.push((cost_ms, (kernel, Request::of(kernel, of_size[0].0.0, Some(algorithms)))));
         }
     }
     wanted
@@ -126,15 +123,13 @@ fn promising(table: &CostTable, kernels: &[Kernel], options: &PlanOptions) -> Ve
     largest(kernels).into_keys().for_each(|id| promise(table, &mut promised, &id));
     let Ok(plan) = plan(kernels, &promised, options) else { return vec![Decisive::new(); kernels.len()] };
     let promising = plan.kernels.iter().map(|planned| {
-        let mut promising = Decisive::new();
-        for micro in planned.configuration.runs().iter().map(|run| &run.micro) {
-            let rows = table.measurements(&planned.kernel.id, micro.micro_batch).unwrap_or_default();
-            let measured = rows.iter().find(|row| row.algorithm == micro.algorithm);
-            if let Some(row) = measured.filter(|row| micro.time_ms < (1.0 - NEAR) * row.time_ms) {
-                promising.entry(row.micro_batch).or_default().insert(row.algorithm.clone(), row.time_ms);
-            }
-        }
-        promising
+        let micros = planned.configuration.runs().iter().map(|run| &run.micro);
+        let slower = micros.filter_map(|micro| {
+            let mut rows = table.measurements(&planned.kernel.id, micro.micro_batch)?.iter();
+            let row = rows.find(|row| row.algorithm == micro.algorithm)?;
+            (micro.time_ms < (1.0 - NEAR) * row.time_ms).then(|| time_of(row))
+        });
+        slower.collect()
     });
     promising.collect()
 }
@@ -162,25 +157,19 @@ fn promise(table: &CostTable, promised: &mut CostTable, id: &KernelId) {
 /// The micro-configurations whose times decide about a kernel's configuration: its own, and those of the fastest
 /// configuration without any of them, if that is nearly as fast.
 fn rests_on(table: &CostTable, planned: &PlannedKernel, options: &PlanOptions) -> Decisive {
-    let mut decisive = Decisive::new();
-    let mut add = |configuration: &Configuration| {
-        for Run { micro: Measurement { micro_batch, algorithm, time_ms, .. }, .. } in configuration.runs() {
-            decisive.entry(*micro_batch).or_default().insert(algorithm.clone(), *time_ms);
-        }
-    };
-    add(&planned.configuration);
+    let runs = planned.configuration.runs().iter();
+    let mut decisive: Decisive = runs.map(|run| time_of(&run.micro)).collect();
     let Ok(unused) = candidates(&planned.kernel, table, options) else { return decisive };
-    let is_used = |row: &&Measurement| {
-        let is_it = |Run { micro, .. }: &Run| {
-            (micro.micro_batch, &micro.algorithm) == (row.micro_batch, &row.algorithm)
-        };
-        planned.configuration.runs().iter().any(is_it)
-    };
-    let unused = unused.into_iter().filter(|row| !is_used(row));
+    let unused = unused.into_iter().filter(|row| !decisive.contains_key(&time_of(row).0));
     let others = desirable_set(unused, planned.kernel.mini_batch, planned.available);
     let fastest = others.last().filter(|other| other.time_ms() <= planned.time_ms() * (1.0 + NEAR));
-    fastest.into_iter().for_each(add);
+    let fastest = fastest.into_iter().flat_map(|fastest| fastest.runs());
+    decisive.extend(fastest.map(|run| time_of(&run.micro)));
     decisive
+}
+
+fn time_of(row: &Measurement) -> ((u32, Algorithm), f64) {
+    ((row.micro_batch, row.algorithm.clone()), row.time_ms)
 }
 
 /// The rows of a repeated measurement, each with the shorter time, and by which part those of the fastest differ.
