@@ -113,9 +113,8 @@ pub(crate) fn candidates<'t>(
     }
     let (policy, measured, mut micros) = (options.batch_size_policy, table.sizes(&kernel.id), Vec::new());
     for size in policy.sizes(kernel.mini_batch) {
-        let group = measured.and_then(|sizes| sizes.get(&size));
-        let group = group.ok_or_else(|| {
-            let sizes = measured_sizes(measured.into_iter().flat_map(|sizes| sizes.keys().copied()).collect());
+        let group = measured.get(&size).ok_or_else(|| {
+            let sizes = measured_sizes(measured.keys().copied().collect());
             PlanError::NotMeasured(format!(
                 "{kernel} was not measured at micro-batch {size}, which the {policy} policy needs for mini-batch {}; \
                  {sizes}",
@@ -125,8 +124,7 @@ pub(crate) fn candidates<'t>(
         micros.extend(&group.rows);
     }
     if policy == BatchSizePolicy::Adaptive {
-        let within = measured.into_iter().flat_map(|sizes| sizes.range(1..=kernel.mini_batch));
-        micros = within.flat_map(|(_, group)| &group.rows).collect();
+        micros = measured.range(1..=kernel.mini_batch).flat_map(|(_, group)| &group.rows).collect();
     }
     micros.retain(|row| options.admits(row));
     Ok(micros)

@@ -98,11 +98,6 @@ impl Relaxation {
             .filter(|point| point.index == base || self.may_improve(self.reduced_cost_ms(point), known_ms))
             .collect()
     }
-
-    /// The same positions as indices into the groups as given.
-    pub(crate) fn picks(&self, positions: &[usize]) -> Vec<usize> {
-        std::iter::zip(&self.fronts, positions).map(|(front, &at)| front[at].index).collect()
-    }
 }
 
 /// The divisions that are the relaxed solution of their own total, by rising total: from the least workspaces on, one

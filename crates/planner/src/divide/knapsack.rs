@@ -17,7 +17,8 @@ pub fn divide_exact(groups: &[Vec<Cost>], total: Bytes) -> Option<Division> {
     let relaxation = Relaxation::new(groups, total)?;
     let best_ms = relaxation.time_ms(&relaxation.greedy);
     let positions = Search { relaxation: &relaxation, best_ms, best: None, changes: Vec::new() }.run();
-    Some(Division::new(groups, relaxation.picks(&positions), relaxation.lower_bound_ms))
+    let picks = std::iter::zip(&relaxation.fronts, positions).map(|(front, at)| front[at].index);
+    Some(Division::new(groups, picks.collect(), relaxation.lower_bound_ms))
 }
 
 /// A group that may have to leave its relaxed position.

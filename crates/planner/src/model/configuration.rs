@@ -57,11 +57,6 @@ impl Configuration {
         Self { runs }
     }
 
-    /// The whole mini-batch in one call.
-    pub fn undivided(micro: Measurement) -> Self {
-        Self { runs: vec![Run { count: 1, micro }] }
-    }
-
     /// The runs, largest micro-batch first.
     pub fn runs(&self) -> &[Run] {
         &self.runs

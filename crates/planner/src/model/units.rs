@@ -32,11 +32,6 @@ impl Bytes {
     /// The largest size: no limit at all.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `count` times 2^10 bytes.
-    pub const fn kib(count: u64) -> Self {
-        Self(count << 10)
-    }
-
     /// `count` times 2^20 bytes, or [`Bytes::MAX`] if that is less.
     pub const fn mib(count: u64) -> Self {
         Self(count.saturating_mul(1 << 20))

@@ -49,7 +49,7 @@ impl CostTable {
         let mut missing = Vec::new();
         for kernel in kernels {
             for micro_batch in policy.sizes(kernel.mini_batch).into_iter().rev() {
-                let group = self.sizes(&kernel.id).and_then(|sizes| sizes.get(&micro_batch));
+                let group = self.sizes(&kernel.id).get(&micro_batch);
                 let known = group.is_some_and(|group| !group.is_partial);
                 if !known && seen.insert((kernel.id, micro_batch)) {
                     missing.push((kernel, micro_batch));
@@ -117,28 +117,29 @@ impl CostTable {
 
     /// The measurements of a kernel at one size: `None` if it was not measured there, empty if nothing can run it.
     pub fn measurements(&self, kernel: &KernelId, micro_batch: u32) -> Option<&[Measurement]> {
-        self.sizes(kernel)?.get(&micro_batch).map(|group| group.rows.as_slice())
+        self.sizes(kernel).get(&micro_batch).map(|group| group.rows.as_slice())
     }
 
     /// The measurements of a kernel by algorithm, each by rising size.
     pub(crate) fn series(&self, kernel: &KernelId) -> BTreeMap<&Algorithm, Vec<&Measurement>> {
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
-        for row in self.sizes(kernel).into_iter().flat_map(BTreeMap::values).flat_map(|group| &group.rows) {
+        for row in self.sizes(kernel).values().flat_map(|group| &group.rows) {
             series.entry(&row.algorithm).or_default().push(row);
         }
         series
     }
 
     /// All measurements of a kernel by size.
-    pub(crate) fn sizes(&self, kernel: &KernelId) -> Option<&BTreeMap<u32, Group>> {
-        self.groups.get(kernel)
+    pub(crate) fn sizes(&self, kernel: &KernelId) -> &BTreeMap<u32, Group> {
+        static NONE: BTreeMap<u32, Group> = BTreeMap::new();
+        self.groups.get(kernel).unwrap_or(&NONE)
     }
 
     /// The measured sizes next to `size`, below and above it: 0 and the largest number where there is none.
     pub(crate) fn gap(&self, kernel: &KernelId, size: u32) -> (u32, u32) {
         let sizes = self.sizes(kernel);
-        let below = sizes.and_then(|sizes| sizes.range(..size).next_back());
-        let above = sizes.and_then(|sizes| sizes.range(size..).find(|&(&above, _)| above > size));
+        let below = sizes.range(..size).next_back();
+        let above = sizes.range(size..).find(|&(&above, _)| above > size);
         (below.map_or(0, |(&below, _)| below), above.map_or(u32::MAX, |(&above, _)| above))
     }
 
@@ -187,8 +188,7 @@ impl CostTable {
 
     /// What differs from `before`, an earlier state of this table.
     pub fn changed_since(&self, before: &Self) -> Self {
-        let old = |id: &KernelId, size: u32| before.sizes(id).and_then(|sizes| sizes.get(&size));
-        self.filtered(|id, size, group| (old(id, size) != Some(group)).then(|| group.clone()))
+        self.filtered(|id, size, group| (before.sizes(id).get(&size) != Some(group)).then(|| group.clone()))
     }
 
     /// A table of the same device with what `keep` makes of each group.

@@ -36,7 +36,7 @@ fn an_infeasible_limit_names_the_kernel_and_the_smallest_that_would_do() {
         "conv64 Forward has no algorithm within the workspace limit of 0 B under the powerOfTwo policy: \
          the smallest feasible limit is 1.6 KiB (1603 bytes)"
     );
-    assert!(at(BatchSizePolicy::Undivided, Bytes::kib(2)).ends_with("limit is 3.3 KiB (3412 bytes)"));
+    assert!(at(BatchSizePolicy::Undivided, Bytes(2 << 10)).ends_with("limit is 3.3 KiB (3412 bytes)"));
     let wd = options(BatchSizePolicy::PowerOfTwo, WorkspacePolicy::Wd, Bytes(3000));
     // A kernel alone has a segment, too: the total that is named is one with a plan.
     let alone = |total| plan(&kernels, &table, &PlanOptions { limit: Bytes(total), ..wd.clone() });

@@ -85,7 +85,7 @@ pub fn ignores(signal: i32) -> bool {
 
 /// The size behind `name` in one of Linux's lists of sizes in kB.
 fn field(file: &Path, name: &str) -> Option<Bytes> {
-    text(file, name)?.strip_suffix("kB")?.trim().parse().ok().map(Bytes::kib)
+    text(file, name)?.strip_suffix("kB")?.trim().parse().ok().map(|kib: u64| Bytes(kib << 10))
 }
 
 /// What stands behind `name` in one of Linux's lists.
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_peak_is_at_least_what_is_resident_and_some_memory_is_left() {
         let (resident, peak) = (resident().unwrap(), peak_resident().unwrap());
-        assert!(Bytes::kib(100) < resident && resident <= peak, "{resident} resident, {peak} at the peak");
+        assert!(Bytes(100 << 10) < resident && resident <= peak, "{resident} resident, {peak} at the peak");
         let total = field(Path::new("/proc/meminfo"), "MemTotal:").unwrap();
         let (_, left) = available_memory().unwrap();
         assert!(peak < total && left > Bytes::ZERO && left <= total, "{left} of {total}");

@@ -223,11 +223,10 @@ fn few_channels_with_a_stride_become_many() {
                             all.filter(|one| one.facts().name.starts_with("S2D_") && one.load().is_ok());
                         deep.map(|one| one.measurement(1.0, 0.0)).collect::<Vec<_>>()
                     };
-                    let whole = named(g.n).into_iter().map(Configuration::undivided);
-                    let ones = named(1)
-                        .into_iter()
-                        .map(|micro| Configuration::new([Run { count: n as u32, micro }]));
-                    for configuration in whole.chain(ones) {
+                    let runs = |count, micros: Vec<Measurement>| {
+                        micros.into_iter().map(move |micro| Configuration::new([Run { count, micro }]))
+                    };
+                    for configuration in runs(1, named(g.n)).chain(runs(n as u32, named(1))) {
                         for (accumulate, distance) in distances(&device, op, g, &configuration).unwrap() {
                             let tolerance = distance_tolerance(configuration.max_error());
                             let what = format!("{format} {op} {configuration} {accumulate:?} on {g:?}");

@@ -271,7 +271,8 @@ fn feature_maps_may_be_of_any_format() {
                 let all = candidates(&device, &kernel, g.n as u32).unwrap();
                 assert!(!all.is_empty(), "{format}: nothing for {op} of {g:?}");
                 let divided = random_configuration(&device, &kernel, &g, &mut rng);
-                let undivided = all.iter().map(|one| Configuration::undivided(one.measurement(1.0, 0.0)));
+                let whole = all.iter().map(|one| Run { count: 1, micro: one.measurement(1.0, 0.0) });
+                let undivided = whole.map(|run| Configuration::new([run]));
                 for configuration in undivided.chain([divided]) {
                     let found = match distances(&device, op, g, &configuration) {
                         // Some say that they apply, and then refuse.
@@ -307,7 +308,7 @@ fn a_configuration_that_does_not_suit_is_refused() {
     let micro = |g, name| find(&device, ConvOp::Forward, g, name).unwrap().measurement(1.0, 0.0);
     let fits = micro(g, "BATCHED_GEMM");
     let refusal = |g, micro: Measurement| {
-        let configuration = Configuration::undivided(micro);
+        let configuration = Configuration::new([Run { count: 1, micro }]);
         Runner::new(&device, ConvOp::Forward, g, &configuration).unwrap_err()
     };
     let error = refusal(g, Measurement { micro_batch: 3, ..fits.clone() });
