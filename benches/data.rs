@@ -94,8 +94,14 @@ fn main() {
         row("read and decode alone", pool.install(|| speed(set.facts().len, read)));
         for (what, params) in &transforms {
             let (phase, share) = (Phase::Train, Share::default());
-            let options =
-                LoaderOptions { mini_batch: MINI_BATCH, phase, seed: 0, shuffle: true, prefetch: 0, share };
+            let options = LoaderOptions {
+                mini_batch: MINI_BATCH,
+                phase,
+                seed: 0,
+                shuffle: true,
+                prefetch: false,
+                share,
+            };
             let mut loader =
                 Loader::new(set.clone(), params, options, &Device::cpu()).expect("options that fit");
             let mut data = vec![0.0; MINI_BATCH * 3 * 224 * 224];

@@ -16,9 +16,9 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// A new random order in every epoch, instead of the order of the data set (Caffe's `Data` layer).
     pub shuffle: bool,
-    /// Mini-batches prepared ahead by a background thread; 0 prepares each one when it is needed. One is enough to
-    /// overlap loading with computing, for the net takes a copy; more only even out files of very different sizes.
-    pub prefetch: usize,
+    /// Whether a background thread prepares the next mini-batch while the net computes, which takes a copy of each;
+    /// otherwise each is prepared when it is needed.
+    pub prefetch: bool,
     /// Of several ranks each reads its own mini-batch, the first that of the first samples.
     pub share: Share,
 }

@@ -51,6 +51,11 @@ impl Loader {
         Ok(Self { source, device: device.clone(), worker: None, cursor })
     }
 
+    /// How mini-batches are put together.
+    pub fn options(&self) -> &LoaderOptions {
+        &self.source.options
+    }
+
     /// Channels, height and width of a transformed image.
     pub fn out_shape(&self) -> [usize; 3] {
         self.source.transform.out_shape()
@@ -85,7 +90,7 @@ impl Loader {
         self.cursor.position = position;
     }
 
-    /// Bytes of host memory: of data set, mini-batches prepared ahead, order of samples, and those read at a time.
+    /// Bytes of host memory: of data set, mini-batch prepared ahead, order of samples, and those read at a time.
     pub fn host_bytes(&self) -> u64 {
         let BatchSource { dataset, transform, options } = &*self.source;
         let facts = dataset.facts();
@@ -95,18 +100,18 @@ impl Loader {
         let scratch = transform.scratch_bytes(facts.shape);
         let at_a_time = if facts.is_decoded { decoders(&self.device) as u64 } else { 1 };
         let reading = at_a_time * (sample + scratch + facts.reading_bytes);
-        // On its way to a GPU, each goes through two buffers that take turns.
+        // On its way to a GPU, it goes through two buffers that take turns.
         facts.resident_bytes + self.ahead() + self.staged_bytes() + order as u64 + reading
     }
 
-    /// Bytes of device memory of the mini-batches prepared ahead, beside the net's own.
+    /// Bytes of device memory of the mini-batch prepared ahead, beside the net's own.
     pub fn staged_bytes(&self) -> u64 {
         if matches!(self.device, Device::Cuda(_)) { self.ahead() } else { 0 }
     }
 
-    /// Bytes of the mini-batches prepared ahead.
+    /// Bytes of the mini-batch prepared ahead.
     fn ahead(&self) -> u64 {
-        (self.source.options.prefetch * self.source.len() * size_of::<f32>()) as u64
+        if self.source.options.prefetch { (self.source.len() * size_of::<f32>()) as u64 } else { 0 }
     }
 
     /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column,
@@ -121,7 +126,7 @@ impl Loader {
         let mini_batch = self.source.options.mini_batch;
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));
         assert_eq!(lens, (self.source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
-        if self.source.options.prefetch == 0 {
+        if !self.source.options.prefetch {
             return self.fill_now(data, labels);
         }
         let worker = match self.worker.take() {

@@ -7,14 +7,13 @@ use std::thread::{self, JoinHandle};
 use std::{io, sync::Arc, sync::atomic::AtomicBool, sync::atomic::Ordering};
 use tensor::{Cpu, Device, Staged, ViewMut};
 
-/// Where filled buffers come from, and where empty ones go.
+/// Where the filled buffer comes from, and where the empty one goes.
 type Channels = (Receiver<Result<Staged, NetError>>, SyncSender<Staged>);
 
-/// A running thread with the two channels that the same few buffers travel through, round and round. Both hold all
-/// buffers there are, so that neither side waits to send, and the thread notices the end of its loader after one
-/// sample at most.
+/// A running thread with the two channels that one buffer travels through, round and round: neither side waits to send,
+/// and the thread notices the end of its loader after one sample at most.
 pub(super) struct Worker {
-    /// Filled and empty buffers; both present until dropped.
+    /// The filled and the empty buffer; both present until dropped.
     channels: Option<Channels>,
     thread: Option<JoinHandle<()>>,
     abandoned: Arc<AtomicBool>,
@@ -28,13 +27,10 @@ pub(super) fn decoders(device: &Device) -> usize {
 impl Worker {
     /// Starts a thread that fills mini-batches from `position` on, in memory of `device`.
     pub(super) fn start(source: &Arc<BatchSource>, device: &Device, from: u64) -> Result<Self, NetError> {
-        let buffers = source.options.prefetch;
-        let (empty, empties) = sync_channel::<Staged>(buffers);
-        let (fulls, filled) = sync_channel(buffers);
-        for _ in 0..buffers {
-            let buffer = Staged::new(device, source.len() * size_of::<f32>())?;
-            empty.send(buffer).expect("the receiver is in this function");
-        }
+        let (empty, empties) = sync_channel::<Staged>(1);
+        let (fulls, filled) = sync_channel(1);
+        let buffer = Staged::new(device, source.len() * size_of::<f32>())?;
+        empty.send(buffer).expect("the receiver is in this function");
         let source = Arc::clone(source);
         let refused =
             |error: io::Error| NetError::Refused(format!("no thread can be started to load data: {error}"));
@@ -67,12 +63,10 @@ impl Worker {
     }
 
     /// Waits for the next mini-batch and copies it out. A worker that fails has ended and is not given back.
-    pub(super) fn take(mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<Self, NetError> {
+    pub(super) fn take(self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<Self, NetError> {
         let (filled, empty) = self.channels.as_ref().expect("present until dropped");
         let Ok(result) = filled.recv() else {
-            // The thread has panicked in a data set, which must not be hidden.
-            let ended = self.thread.take().expect("present until dropped").join();
-            std::panic::resume_unwind(ended.expect_err("only a panic ends it so"));
+            panic!("the thread that prepares mini-batches has panicked");
         };
         let mut buffer = result?;
         let data_bytes = data.byte_len();

@@ -17,6 +17,7 @@ mod source;
 
 pub use tensor::Out;
 
+use crate::data::Loader;
 use crate::error::BoxError;
 use crate::spec::{Filler, LayerSpec, NetSpec};
 use std::any::Any;
@@ -25,7 +26,6 @@ use tensor::{Device, Space, TensorType, View, ViewMut};
 pub use convolution::ConvolutionLayer;
 pub use registry::{build, reads};
 pub(crate) use shape::Convert;
-pub use source::DataLayer;
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]
@@ -224,14 +224,14 @@ impl dyn Layer {
         (self as &mut dyn Any).downcast_mut()
     }
 
-    /// The layer as one that keeps its position in a data set.
-    pub fn data(&self) -> Option<&DataLayer> {
-        (self as &dyn Any).downcast_ref()
+    /// The layer as what reads a data set, unless that is synthetic and made once.
+    pub fn data(&self) -> Option<&Loader> {
+        (self as &dyn Any).downcast_ref().filter(|loader: &&Loader| loader.options().prefetch)
     }
 
-    /// The same, to set that position.
-    pub fn data_mut(&mut self) -> Option<&mut DataLayer> {
-        (self as &mut dyn Any).downcast_mut()
+    /// The same, to set its position.
+    pub fn data_mut(&mut self) -> Option<&mut Loader> {
+        (self as &mut dyn Any).downcast_mut().filter(|loader: &&mut Loader| loader.options().prefetch)
     }
 }
 

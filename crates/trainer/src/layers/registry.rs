@@ -4,7 +4,7 @@ use super::combine::{Concat, Eltwise, Silence, Slice, Split};
 use super::elementwise::{DropoutLayer, Elementwise, PRelu};
 use super::norm::{BatchNorm, LrnLayer, Scale};
 use super::softmax::{Accuracy, Objective, Softmax, SoftmaxWithLoss};
-use super::source::{DataLayer, FilledData};
+use super::source::{self, FilledData};
 use super::{
     BuildOptions, Convert, Layer, Place, axis_of, convolution::ConvolutionLayer,
     inner_product::InnerProductLayer, pooling::Pooling, shape::Reshape,

@@ -10,7 +10,7 @@ pub(crate) mod tests;
 
 use crate::data::Loader;
 use crate::error::NetError;
-use crate::layers::{self, BuildOptions, DataLayer, Layer, Need};
+use crate::layers::{self, BuildOptions, Layer, Need};
 use crate::spec::{LayerKind, NetSpec, Phase};
 use cudnn_layers::{conv::ConvOp, update::Method};
 use graph::{Graph, Node, Param, Value, ValueId};
@@ -57,7 +57,7 @@ fn check_labels(graph: &Graph, layers: &[Box<dyn Layer>]) -> Result<(), NetError
         while let LayerKind::Split | LayerKind::Flatten(_) | LayerKind::Reshape(_) = nodes[source].spec.kind {
             source = producer(nodes[source].bottoms[0]);
         }
-        let set = layers[source].data().and_then(DataLayer::loader).map(Loader::dataset);
+        let set = layers[source].data().map(Loader::dataset);
         let scores = &values[node.bottoms[0]].shape;
         let (Some(set), Some(axis)) = (set, scores.axis(i64::from(axis))) else { continue };
         set.check_labels(scores.dims()[axis], ignored).map_err(|error| NetError::layer(&node.spec, error))?;
@@ -149,15 +149,10 @@ impl Net {
         self.training
     }
 
-    /// The layers that read a data set, by name.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = (&str, &DataLayer)> {
+    /// The layers that read a data set, by name; those of synthetic data that are made once are none.
+    pub fn loaders(&self) -> impl Iterator<Item = (&str, &Loader)> {
         let layers = self.graph.nodes.iter().zip(&self.layers);
         layers.filter_map(|(node, layer)| Some((node.spec.name.as_str(), layer.data()?)))
-    }
-
-    /// The loaders of these layers, by name; synthetic data have none.
-    pub fn loaders(&self) -> impl Iterator<Item = (&str, &Loader)> {
-        self.sources().filter_map(|(name, data)| Some((name, data.loader()?)))
     }
 
     /// Continues reading the data of layer `name` at `position`.

@@ -143,8 +143,9 @@ pub(super) fn settings(spec: &SolverSpec, net: &NetSpec, train: &Net) -> BTreeMa
     ];
     let solver = solver.map(|(name, digest)| (name.to_owned(), digest)).into_iter();
     let layers = net.layers.iter().map(|layer| (format!("layer '{}'", layer.name), layer_digest(net, layer)));
-    let data =
-        train.sources().map(|(name, data)| (format!("the data of layer '{name}'"), digest(&data.digest())));
+    let data = train
+        .loaders()
+        .map(|(name, loader)| (format!("the data of layer '{name}'"), digest(&loader.dataset().digest())));
     solver.chain(layers).chain(data).collect()
 }
 

@@ -18,8 +18,8 @@ macro_rules! layer_types {
         DummyData(params: DummyDataParams), 0..=0, 1..=MANY =>
             FilledData::new(place, &params.shapes, &params.fillers, false); "Blobs with synthetic contents"
         ImageData(params: ImageDataParams), 0..=0, 2..=2 =>
-            DataLayer::images(place, params)?; "Image files from a list"
-        Data(params: DataParams), 0..=0, 1..=2 => DataLayer::data(place, params)?; "Images of MNIST or CIFAR-10"
+            source::images(place, params)?; "Image files from a list"
+        Data(params: DataParams), 0..=0, 1..=2 => source::data(place, params)?; "Images of MNIST or CIFAR-10"
         Convolution(params: ConvolutionParams), 1..=1, 1..=1 =>
             ConvolutionLayer::new(params.clone(), place.options.device.format());
             "Convolution, the layer that gets micro-batches"

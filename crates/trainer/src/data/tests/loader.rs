@@ -11,7 +11,7 @@ use tensor::{Arena, Cursor, Device, Format, ViewMut};
 
 const SHAPE: [usize; 3] = [1, 4, 5];
 
-fn options(mini_batch: usize, shuffle: bool, prefetch: usize) -> LoaderOptions {
+fn options(mini_batch: usize, shuffle: bool, prefetch: bool) -> LoaderOptions {
     let (phase, share) = (Phase::Train, Share::default());
     LoaderOptions { mini_batch, phase, seed: 11, shuffle, prefetch, share }
 }
@@ -39,7 +39,7 @@ fn take(loader: &mut Loader, mini_batch: usize, count: usize) -> (Vec<f32>, Vec<
 
 #[test]
 fn samples_come_in_order_and_wrap_around() {
-    let mut loader = loader(Counting::new(5, SHAPE), options(3, false, 2));
+    let mut loader = loader(Counting::new(5, SHAPE), options(3, false, true));
     let (_, labels) = take(&mut loader, 3, 4);
     assert_eq!(labels, [0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0]);
     assert_eq!(loader.position(), 12);
@@ -47,13 +47,13 @@ fn samples_come_in_order_and_wrap_around() {
 
 #[test]
 fn a_mini_batch_may_be_larger_than_the_set() {
-    let mut loader = loader(Counting::new(2, SHAPE), options(5, false, 1));
+    let mut loader = loader(Counting::new(2, SHAPE), options(5, false, true));
     assert_eq!(take(&mut loader, 5, 1).1, [0.0, 1.0, 0.0, 1.0, 0.0]);
 }
 
 #[test]
 fn shuffled_epochs_are_different_permutations() {
-    let mut loader = loader(Counting::new(20, SHAPE), options(5, true, 1));
+    let mut loader = loader(Counting::new(20, SHAPE), options(5, true, true));
     let (_, labels) = take(&mut loader, 5, 12);
     let epochs: Vec<Vec<u32>> =
         labels.chunks(20).map(|epoch| epoch.iter().map(|&l| l as u32).collect()).collect();
@@ -68,14 +68,14 @@ fn shuffled_epochs_are_different_permutations() {
 #[test]
 fn what_is_handed_out_does_not_depend_on_threads() {
     let decoded = |decoded| Counting::decoded(13, SHAPE, decoded);
-    let expected = take(&mut loader(decoded(false), options(4, true, 0)), 4, 10);
-    for prefetch in [0, 1, 3] {
+    let expected = take(&mut loader(decoded(false), options(4, true, false)), 4, 10);
+    for prefetch in [false, true] {
         for parallel in [false, true] {
             let found = take(&mut loader(decoded(parallel), options(4, true, prefetch)), 4, 10);
             assert_eq!(found, expected, "prefetch {prefetch}, parallel {parallel}");
         }
     }
-    let other_seed = LoaderOptions { seed: 12, ..options(4, true, 0) };
+    let other_seed = LoaderOptions { seed: 12, ..options(4, true, false) };
     assert_ne!(take(&mut loader(decoded(false), other_seed), 4, 10), expected);
 }
 
@@ -94,7 +94,7 @@ fn augmented_images_are_the_same_on_any_number_of_threads() {
     };
     let epochs = |threads: usize, decoded: bool| {
         let set = Arc::new(Counting::decoded(13, [3, 24, 31], decoded));
-        let mut loader = Loader::new(set, &params, options(4, true, 0), &Device::cpu()).unwrap();
+        let mut loader = Loader::new(set, &params, options(4, true, false), &Device::cpu()).unwrap();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| take(&mut loader, 4, 7))
     };
@@ -106,7 +106,7 @@ fn augmented_images_are_the_same_on_any_number_of_threads() {
 
 #[test]
 fn a_resumed_loader_goes_on_bit_by_bit() {
-    for prefetch in [0, 2] {
+    for prefetch in [false, true] {
         let new = || loader(Counting::new(13, SHAPE), options(4, true, prefetch));
         let mut uninterrupted = new();
         take(&mut uninterrupted, 4, 5);
@@ -121,25 +121,24 @@ fn a_resumed_loader_goes_on_bit_by_bit() {
     }
 }
 
-/// What a GPU is handed is what the processor is, however far ahead it is prepared, and goes on likewise where it is
-/// told to.
+/// What a GPU is handed is what the processor is, prepared ahead or not, and goes on likewise where it is told to.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn cuda_mini_batches_are_those_of_the_processor() {
     const POSITION: u64 = 30;
     let device = gpu();
     let expected = |position| {
-        let mut loader = loader(Counting::new(13, SHAPE), options(4, true, 0));
+        let mut loader = loader(Counting::new(13, SHAPE), options(4, true, false));
         loader.set_position(position);
         take(&mut loader, 4, 9)
     };
     let mut cursor = Cursor::default();
     let [spans, kept @ ..] = [[36, 4]; 10].map(|lens| lens.map(|len| cursor.take(Format::F32, len)));
     let mut arena = Arena::on(&device, cursor.end()).unwrap();
-    for (prefetch, wants_labels) in [(0, true), (0, false), (1, true), (1, false), (3, true)] {
+    for (prefetch, wants_labels) in [(false, true), (false, false), (true, true), (true, false)] {
         let set = Arc::new(Counting::decoded(13, SHAPE, true));
         let mut loader = Loader::new(set, &augmenting(), options(4, true, prefetch), &device).unwrap();
-        assert_eq!(loader.staged_bytes(), prefetch as u64 * 160);
+        assert_eq!(loader.staged_bytes(), u64::from(prefetch) * 160);
         for position in [0, POSITION] {
             loader.set_position(position);
             let (data, labels) = expected(position);
@@ -160,14 +159,14 @@ fn cuda_mini_batches_are_those_of_the_processor() {
 
 #[test]
 fn positions_need_not_be_multiples_of_the_mini_batch() {
-    let mut loader = loader(Counting::new(13, SHAPE), options(4, false, 1));
+    let mut loader = loader(Counting::new(13, SHAPE), options(4, false, true));
     loader.set_position(13 * 1_000_000_007 + 11);
     assert_eq!(take(&mut loader, 4, 1).1, [11.0, 12.0, 0.0, 1.0]);
 }
 
 #[test]
 fn the_first_error_reaches_the_caller_again_and_again() {
-    for (prefetch, decoded) in [(0, false), (1, false), (2, true)] {
+    for (prefetch, decoded) in [(false, false), (true, false), (true, true)] {
         let broken = Counting { broken: Some(6), ..Counting::decoded(9, SHAPE, decoded) };
         let mut loader = loader(broken, options(4, false, prefetch));
         take(&mut loader, 4, 1);
@@ -211,7 +210,8 @@ fn a_mini_batch_that_nobody_waits_for_is_given_up() {
     for decoded in [false, true] {
         let set = Arc::new(Slow(Counting::decoded(SAMPLES, SHAPE, decoded), AtomicUsize::new(0)));
         let none = TransformParams::default();
-        let mut loader = Loader::new(set.clone(), &none, options(SAMPLES, false, 1), &Device::cpu()).unwrap();
+        let mut loader =
+            Loader::new(set.clone(), &none, options(SAMPLES, false, true), &Device::cpu()).unwrap();
         take(&mut loader, SAMPLES, 1);
         drop(loader);
         let read = set.1.load(Ordering::SeqCst);
@@ -223,7 +223,7 @@ fn a_mini_batch_that_nobody_waits_for_is_given_up() {
 fn impossible_loaders_are_refused() {
     let error = |transform: &TransformParams, mini_batch| {
         let dataset = Arc::new(Counting::new(5, SHAPE));
-        Loader::new(dataset, transform, options(mini_batch, false, 1), &Device::cpu())
+        Loader::new(dataset, transform, options(mini_batch, false, true), &Device::cpu())
             .err()
             .unwrap()
             .to_string()
@@ -237,7 +237,7 @@ fn impossible_loaders_are_refused() {
 fn the_digits_load_scaled_and_resized() {
     let set = Arc::new(ImageRecords::open(&digits(), Phase::Test).unwrap());
     let transform = TransformParams { scale: 1.0 / 256.0, resize: Some(28), ..TransformParams::default() };
-    let options = LoaderOptions { phase: Phase::Test, ..options(100, false, 1) };
+    let options = LoaderOptions { phase: Phase::Test, ..options(100, false, true) };
     let mut loader = Loader::new(set.clone(), &transform, options, &Device::cpu()).unwrap();
     assert_eq!(loader.out_shape(), [1, 28, 28]);
     let (data, labels) = take(&mut loader, 100, 3);
@@ -266,7 +266,7 @@ fn what_is_read_at_a_time_is_counted() {
     let bytes = |decoded, resize: Option<usize>| {
         let set = Arc::new(Counting::decoded(5, [1, 300, 400], decoded));
         let transform = TransformParams { resize, crop_size: Some(3), ..TransformParams::default() };
-        Loader::new(set, &transform, options(1, false, 0), &Device::cpu()).unwrap().host_bytes()
+        Loader::new(set, &transform, options(1, false, false), &Device::cpu()).unwrap().host_bytes()
     };
     let (order, threads) = (size_of::<usize>() as u64, tensor::Cpu::available_threads() as u64);
     assert_eq!(bytes(false, None), order + 120_000);
