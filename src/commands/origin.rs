@@ -129,7 +129,7 @@ impl Origin {
                 self.planning.complete(&kernels, &options, progress::measuring())?;
                 times.push(self.plan(&kernels, None, &options)?.time_ms);
             }
-            self.planning.warnings.iter().for_each(|warning| console.warn(warning));
+            self.planning.warning.take().iter().for_each(|warning| console.warn(warning));
             let mut partly = "";
             if let Some(planning) = unestimated {
                 partly = if self.planning.measured() > 0 { ", in part by estimates" } else { "" };
@@ -161,9 +161,8 @@ impl Origin {
         options: &PlanOptions,
         console: &mut Console,
     ) -> Result<(), Error> {
-        let warned = self.planning.warnings.len();
         let result = self.planning.complete(kernels, options, progress::measuring());
-        self.planning.warnings[warned..].iter().for_each(|warning| console.warn(warning));
+        self.planning.warning.take().iter().for_each(|warning| console.warn(warning));
         self.planning.unstored.take().iter().for_each(|error| console.warn(error));
         let measured = self.planning.measured();
         if let Some((Recorded { file, .. }, estimator)) = &self.recorded {

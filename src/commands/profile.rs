@@ -56,7 +56,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
     console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
     console.text(format!("  device      {}, {}", device.name, device.library_version))?;
     let result = planning.profile_sizes(&kernels, args.policy, progress::measuring());
-    planning.warnings.iter().for_each(|warning| console.warn(warning));
+    planning.warning.take().iter().for_each(|warning| console.warn(warning));
     result?;
     planning.unstored.take().map_or(Ok(()), Err)?;
     let options = PlanOptions { batch_size_policy: args.policy, ..PlanOptions::default() };

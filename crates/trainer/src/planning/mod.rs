@@ -45,13 +45,11 @@ pub struct Planning {
     pub table: CostTable,
     /// Milliseconds of the passes of layers, by all that they depend on.
     layers: HashMap<String, [f64; 3]>,
-    /// What went wrong with reading the database, one sentence each: plans are made all the same.
-    pub warnings: Vec<String>,
+    /// What went wrong with reading the database, in a sentence, until that is told: plans are made all the same.
+    pub warning: Option<String>,
     stop: Stop,
     /// What kept measurements from being stored, if anything did: plans are made of them all the same.
     pub unstored: Option<DatabaseError>,
-    /// Whether the database has been read.
-    has_read: bool,
     /// How many pairs of kernel and size were known before anything was measured.
     known: usize,
     /// What measuring again what the last plan rests on has shown.
@@ -85,10 +83,9 @@ impl Planning {
             records: Records::default(),
             table,
             layers: HashMap::new(),
-            warnings: Vec::new(),
+            warning: None,
             stop: Stop::default(),
             unstored: None,
-            has_read: false,
             known,
             noise: Noise::default(),
             profiling: Duration::ZERO,
@@ -96,8 +93,18 @@ impl Planning {
         }
     }
 
-    /// Uses `records`, and lets `stop` end measuring; what was measured until then is stored.
-    pub fn with(self, records: Records, stop: Stop) -> Self {
+    /// Uses `records`, whose database is read, and lets `stop` end measuring; what was measured until then is stored.
+    pub fn with(mut self, records: Records, stop: Stop) -> Self {
+        match records.database.as_ref().map(|database| database.read(&self.table.device)) {
+            Some(Ok(Known { table, warning })) => {
+                self.warning = warning;
+                self.table.merge(table).expect("it was read for this device");
+                self.known = self.table.len();
+            }
+            // A reason to measure, not to give up.
+            Some(Err(error)) => self.warning = Some(error.to_string()),
+            None => {}
+        }
         Self { records, stop, ..self }
     }
 
@@ -111,7 +118,6 @@ impl Planning {
         options: &PlanOptions,
         mut progress: impl FnMut(Progress<'_>),
     ) -> Result<(), NetError> {
-        self.read_database();
         let before = self.table.clone();
         // What is from earlier runs may have been measured in quieter times, and is not paid for again.
         let is_new = |id: &KernelId, size: u32| before.measurements(id, size).is_none();
@@ -172,13 +178,12 @@ impl Planning {
         self.table.len() - self.known
     }
 
-    /// Reads the database, lets `work` measure what is still missing, and records that, whether or not all went well.
+    /// Lets `work` measure what is still missing, and records that, whether or not all went well.
     fn measure(
         &mut self,
         work: impl FnOnce(&mut CostTable, &mut dyn Profiler) -> Result<(), ProfileError>,
     ) -> Result<(), NetError> {
         let start = Instant::now();
-        self.read_database();
         if self.records.offline {
             return Ok(());
         }
@@ -198,20 +203,6 @@ impl Planning {
             return Err(NetError::Stopped { kept });
         }
         measured.map_err(|error| NetError::Profile(error.into()))
-    }
-
-    /// Takes over what the database knows, once. One that cannot be read is a reason to measure, not to give up.
-    fn read_database(&mut self) {
-        let Some(database) = self.records.database.as_ref().filter(|_| !self.has_read) else { return };
-        self.has_read = true;
-        match database.read(&self.table.device) {
-            Ok(Known { table, warning }) => {
-                self.warnings.extend(warning);
-                self.table.merge(table).expect("it was read for this device");
-                self.known = self.table.len();
-            }
-            Err(error) => self.warnings.push(error.to_string()),
-        }
     }
 }
 
