@@ -88,7 +88,7 @@ impl BatchSource {
             self.dataset.read_into(index, sample)?;
             let transformed = self.transform.apply(sample, (seed, first + n as u64), scratch, out);
             transformed.map_err(|misfit| NetError::at(self.dataset.place(index), misfit))?;
-            *label = sample.label as f32;
+            *label = self.dataset.label(index) as f32;
             Ok(())
         };
         if self.dataset.facts().is_decoded {

@@ -113,9 +113,7 @@ impl Dataset for ImageData {
     }
 
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
-        let entry = &self.entries[index];
-        sample.label = entry.label;
-        let decoded = decode_into(&entry.path, self.is_color, sample);
+        let decoded = decode_into(&self.entries[index].path, self.is_color, sample);
         decoded.map_err(|reason| NetError::at(self.place(index), reason))
     }
 }

@@ -44,7 +44,7 @@ pub use synthetic::Synthetic;
 pub use transform::{Transform, TransformScratch};
 pub use unpack::{open_unpacked, sorted_entries, unpacked};
 
-/// One labelled image, as read: bytes, not yet transformed.
+/// One image, as read: bytes, not yet transformed.
 ///
 /// Reused from one [`Dataset::read_into`] to the next, so that sets held in memory are read without allocating.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,8 +55,6 @@ pub struct Sample {
     pub pixels: Vec<u8>,
     /// Channels, height, width.
     pub shape: [usize; 3],
-    /// Class, counted from 0.
-    pub label: u32,
 }
 
 /// Largest label: labels travel as `f32`, as in Caffe, and up to 2^24 these are exact.
@@ -109,7 +107,7 @@ pub trait Dataset: Send + Sync {
     /// What is true of the whole set.
     fn facts(&self) -> &DatasetFacts;
 
-    /// The label of a sample, without reading its pixels.
+    /// The class of a sample, counted from 0.
     fn label(&self, index: usize) -> u32;
 
     /// The names of the classes, in the order of their labels; empty where the set has none.

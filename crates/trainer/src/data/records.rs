@@ -43,7 +43,7 @@ impl Dataset for ImageRecords {
         let planes = &self.pixels[index * bytes..][..bytes];
         sample.pixels.clear();
         sample.pixels.extend((0..bytes).map(|at| planes[at % channels * plane + at / channels]));
-        (sample.shape, sample.label) = (shape, self.label(index));
+        sample.shape = shape;
         Ok(())
     }
 }

@@ -20,12 +20,12 @@ fn apply(params: &TransformParams, sample: &Sample, phase: Phase, position: u64)
 
 fn noise(shape: [usize; 3]) -> Sample {
     let pixels = (0..shape.iter().product()).map(|at: usize| (at * at * 37 + at * 11) as u8).collect();
-    Sample { pixels, shape, label: 0 }
+    Sample { pixels, shape }
 }
 
 #[test]
 fn each_channel_has_its_mean_and_divisor_in_the_order_blue_green_red() {
-    let red_green_blue = Sample { pixels: vec![10, 20, 30], shape: [3, 1, 1], label: 0 };
+    let red_green_blue = Sample { pixels: vec![10, 20, 30], shape: [3, 1, 1] };
     let params = TransformParams {
         mean: Mean::Values(vec![1.0, 2.0, 3.0]),
         scale: 0.5,
@@ -83,7 +83,7 @@ fn training_crops_random_areas_to_the_size_and_testing_the_centre() {
     let params = TransformParams { min_area: Some(0.2), crop_size: Some(6), ..TransformParams::default() };
     // Grey of the place, so that a mean tells where a crop lies.
     let pixels = (0..20 * 30).flat_map(|at| [(at % 30 * 8) as u8; 3]).collect();
-    let sample = Sample { pixels, shape: [3, 20, 30], label: 0 };
+    let sample = Sample { pixels, shape: [3, 20, 30] };
     let mean = |image: &[f32]| image.iter().sum::<f32>() / image.len() as f32;
     let means: Vec<f32> = (0..50).map(|draw| mean(&apply(&params, &sample, Phase::Train, draw))).collect();
     assert!(means.iter().any(|&mean| mean < 90.0) && means.iter().any(|&mean| mean > 140.0), "{means:?}");

@@ -21,7 +21,7 @@ fn the_shipped_digits_are_complete() {
         (0..len).for_each(|index| counts[set.label(index) as usize] += 1);
         assert!(counts.iter().all(|&count| count > len / 20), "{counts:?}");
         if let Some(label) = first_label {
-            assert_eq!(read(&set, 0).unwrap().label, label);
+            assert_eq!(set.label(0), label);
         }
         set.check_labels(10, None).unwrap();
     }
@@ -57,7 +57,7 @@ fn idx_pairs_are_found_by_name_and_read_plain_or_gzipped() {
             "{images_name}"
         );
         let sample = read(&set, 1).unwrap();
-        assert_eq!((&sample.pixels[..], sample.label), (&[7, 8, 9, 10, 11, 12][..], 0));
+        assert_eq!((&sample.pixels[..], set.label(1)), (&[7, 8, 9, 10, 11, 12][..], 0));
         let error = ImageRecords::open(folder.path(), Phase::Test).unwrap_err().to_string();
         assert!(error.contains("t10k-images"), "{error}");
     }
@@ -188,7 +188,7 @@ fn cifar_folders_are_read() {
     assert!(train.place(3).ends_with("(sample 3)"), "{}", train.place(3));
     let test = ImageRecords::open(folder.path(), Phase::Test).unwrap();
     let sample = read(&test, 2).unwrap();
-    assert_eq!((sample.label, sample.shape), (3, [3, 32, 32]));
+    assert_eq!((test.label(2), sample.shape), (3, [3, 32, 32]));
     let record = cifar_records(&[3]);
     let interleaved: Vec<u8> =
         (0..1024).flat_map(|at| [0, 1024, 2048].map(|plane| record[1 + plane + at])).collect();

@@ -32,7 +32,7 @@ fn a_list_is_read_in_order_with_channels_red_green_blue() {
     let set = ImageData::open_list(&list, folder.path(), true).unwrap();
     assert_eq!((set.facts().len, set.facts().shape, set.facts().classes), (2, [3, 4, 5], 4));
     let sample = read(&set, 0).unwrap();
-    assert_eq!((sample.shape, sample.label), ([3, 4, 5], 3));
+    assert_eq!((sample.shape, set.label(0)), ([3, 4, 5], 3));
     assert_eq!(sample.pixels, picture(5, 4).into_raw());
     let grey = read(&set, 1).unwrap();
     assert_eq!(

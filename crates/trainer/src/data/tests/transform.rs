@@ -11,7 +11,7 @@ fn sample(shape: [usize; 3]) -> Sample {
     let [channels, height, width] = shape;
     let index = (0..height).flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |c| (c, y, x))));
     let pixels = index.map(|(c, y, x)| (100 * c + 10 * y + x) as u8).collect();
-    Sample { pixels, shape, label: 0 }
+    Sample { pixels, shape }
 }
 
 fn apply(options: &TransformParams, shape: [usize; 3], phase: Phase, position: u64) -> Vec<f32> {
