@@ -33,11 +33,11 @@ pub(super) fn write_through<W: Write>(
     body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let temporary = Temporary::beside(path)?;
-    let mut writer = BufWriter::with_capacity(1 << 16, sink(temporary.file()?)?);
+    let mut writer = BufWriter::with_capacity(1 << 16, sink(temporary.file.try_clone()?)?);
     body(&mut writer)?;
     // Without this the drop would flush, and swallow the error.
     writer.flush()?;
-    temporary.file()?.sync_all()?;
+    temporary.file.sync_all()?;
     temporary.rename(path)?;
     // The rename itself is to be on the disk, too.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

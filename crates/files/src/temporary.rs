@@ -14,7 +14,7 @@ const SURELY_DEAD: Duration = Duration::from_secs(24 * 60 * 60);
 /// A new file beside the one that it is to become, locked as long as it is written. Gone when dropped, unless renamed.
 pub(super) struct Temporary {
     path: PathBuf,
-    file: File,
+    pub(super) file: File,
 }
 
 impl Temporary {
@@ -32,10 +32,6 @@ impl Temporary {
             }
         }
         Err(io::Error::other("temporary files are removed as soon as they are made"))
-    }
-
-    pub(super) fn file(&self) -> io::Result<File> {
-        self.file.try_clone()
     }
 
     pub(super) fn rename(self, path: &Path) -> io::Result<()> {

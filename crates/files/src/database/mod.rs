@@ -118,7 +118,9 @@ impl Database {
         }
         let folder = self.make_folder(&table.device)?;
         remove_abandoned(&folder, |name| name.ends_with(".jsonl"));
-        write(&folder.join(fresh_name()), &table.to_json_lines())
+        let segment = folder.join(fresh_name());
+        let written = write_atomically(&segment, |file| file.write_all(table.to_json_lines().as_bytes()));
+        written.map_err(DatabaseError::at("write", &segment))
     }
 
     /// Whether measurements of `device` could be added.
@@ -156,10 +158,6 @@ fn segments(folder: &Path) -> Result<Vec<PathBuf>, DatabaseError> {
 fn fresh_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("{now:020}-{:016x}.jsonl", random())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
-    write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(DatabaseError::at("write", path))
 }
 
 /// Where measurements are kept unless somebody says otherwise: a folder in the user's cache, if there is one.

@@ -34,11 +34,8 @@ pub struct MiniBatch<'a> {
     /// decay, but not for another rate.
     pub update: Option<Update>,
     /// Told of every action once it is launched. With an observer kernels and copies are timed, and nothing is replayed.
-    pub observer: Option<Observer<'a>>,
+    pub observer: Option<&'a mut (dyn FnMut(Action) -> Result<(), CudaError> + Send)>,
 }
-
-/// Looks on while an iteration runs.
-pub type Observer<'a> = &'a mut (dyn FnMut(Action) -> Result<(), CudaError> + Send);
 
 impl MiniBatch<'_> {
     /// Mini-batch `number`, without update or observer.

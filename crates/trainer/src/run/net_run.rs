@@ -16,7 +16,7 @@ pub struct NetRun {
     pub(crate) schedules: Option<ScheduleRecord>,
     pub(super) layout: RunLayout,
     /// Whether there is room for a solver's history.
-    pub(super) updates: bool,
+    pub(crate) updates: bool,
     pub(super) group: Group,
 }
 

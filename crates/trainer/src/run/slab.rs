@@ -8,10 +8,10 @@ use tensor::{Arena, Device, Mark, Span};
 
 /// Where offloaded buffers lie.
 pub(crate) enum Slab {
-    /// Beside a processor: they are copied at once.
+    /// Beside a processor, where they are copied at once, or nothing is offloaded.
     Host(Arena),
-    /// Beside a GPU that computes meanwhile, unless nothing is offloaded.
-    Pinned(Option<Box<Copies>>),
+    /// Beside a GPU that computes meanwhile.
+    Pinned(Box<Copies>),
 }
 
 /// Page-locked memory with a stream for each direction. Streams wait for each other on the device: between a fork and a
@@ -32,22 +32,21 @@ pub(crate) struct Copies {
 impl Slab {
     pub(super) fn new(device: &Device, len: usize) -> Result<Self, NetError> {
         Ok(match device {
-            Device::Cpu(_) => Self::Host(Arena::new(len)?),
-            Device::Cuda(_) if len == 0 => Self::Pinned(None),
-            Device::Cuda(cuda) => Self::Pinned(Some(Box::new(Copies::new(cuda, len)?))),
+            Device::Cuda(cuda) if len > 0 => Self::Pinned(Box::new(Copies::new(cuda, len)?)),
+            _ => Self::Host(Arena::new(len)?),
         })
     }
 
     /// The copy streams begin after all work launched so far.
     pub(super) fn fork(&mut self) -> Result<(), CudaError> {
-        let Self::Pinned(Some(copies)) = self else { return Ok(()) };
+        let Self::Pinned(copies) = self else { return Ok(()) };
         copies.forked.record()?;
         copies.streams.iter().try_for_each(|stream| stream.wait(&copies.forked))
     }
 
     /// Work launched from now on begins after all copies.
     pub(super) fn join(&mut self) -> Result<(), CudaError> {
-        let Self::Pinned(Some(copies)) = self else { return Ok(()) };
+        let Self::Pinned(copies) = self else { return Ok(()) };
         copies.joined.iter().try_for_each(|end| {
             end.record()?;
             copies.cuda.stream().wait(end)
@@ -61,7 +60,7 @@ impl Slab {
         others: impl Iterator<Item = (usize, usize)>,
         timed: bool,
     ) -> Result<(), CudaError> {
-        let Self::Pinned(Some(copies)) = self else { return Ok(()) };
+        let Self::Pinned(copies) = self else { return Ok(()) };
         let mut waits = false;
         for other in others {
             waits = true;
@@ -72,7 +71,7 @@ impl Slab {
 
     /// Notes the end of `action`, which others wait for.
     pub(super) fn note(&mut self, key: (usize, usize), action: Action, timed: bool) -> Result<(), CudaError> {
-        let Self::Pinned(Some(copies)) = self else { return Ok(()) };
+        let Self::Pinned(copies) = self else { return Ok(()) };
         if !copies.ends.contains_key(&key) {
             let end = copies.stream(action).event()?;
             copies.ends.insert(key, end);
@@ -85,8 +84,8 @@ impl Slab {
     /// waited when it went on. Nothing beside a processor, whose copies are done when they are launched.
     pub(crate) fn take_marks(&mut self) -> HashMap<usize, Vec<Mark>> {
         match self {
-            Self::Pinned(Some(copies)) => std::mem::take(&mut copies.marks),
-            _ => HashMap::new(),
+            Self::Pinned(copies) => std::mem::take(&mut copies.marks),
+            Self::Host(_) => HashMap::new(),
         }
     }
 
@@ -109,7 +108,6 @@ impl Slab {
                 Ok(())
             }
             Self::Pinned(copies) => {
-                let copies = copies.as_ref().expect("a schedule with copies has a slab");
                 let (stream, memory) = (copies.stream(action), &copies.memory);
                 // SAFETY: by the waits of the schedule, which both streams keep, nothing else uses these bytes of arena
                 // and slab before the copy is done; the slab waits for the device before it is dropped.

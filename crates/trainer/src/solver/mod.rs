@@ -16,7 +16,6 @@ use crate::planning::{self, PlanRecord};
 use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::spec::{NetSource, NetSpec, NetState, SolverSpec};
 use crate::{error::NetError, layers::BuildOptions, net::Net, stop::Stop};
-use memory::Action;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use tensor::{Accumulate, TensorType};
@@ -99,7 +98,7 @@ impl Training {
     /// # Errors
     /// They are laid out without updates, or the device has not that much memory left.
     pub fn start(self, run: NetRun) -> Result<Solver, NetError> {
-        if !run.actions(0).iter().any(|action| matches!(action, Action::Update(..))) {
+        if !run.updates {
             return Err(run.nets()[0].error("it cannot be trained, as it is laid out without updates"));
         }
         let Self { spec, seed, settings } = self;

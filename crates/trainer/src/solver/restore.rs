@@ -72,7 +72,8 @@ impl Solver {
         let weights = load_weights(&path.with_file_name(&state.weights))?;
         let solver = (method_name(self.spec.method), self.seed);
         state.check(path, &self.net().fingerprint(), solver, Some(&weights))?;
-        weights.check(self.running.shapes(|spans| Some(spans.data)))?;
+        let kept = self.running.kept(|spans| Some(spans.data));
+        weights.check(kept.map(|(_, param, dims, _)| (&*param.name, dims)))?;
         // What is not trained now may have a history there, and what is may have none, which begins at 0.
         let with_history = self.running.params().filter_map(|(param, spans)| {
             let saved = history.shape(&param.name)?.to_vec();
@@ -173,10 +174,6 @@ impl Execution {
             let span = which(spans)?;
             Some((id, param, dims(param, spans, span), span))
         })
-    }
-
-    fn shapes(&self, which: Which) -> impl Iterator<Item = (&str, Vec<usize>)> {
-        self.kept(which).map(|(_, param, dims, _)| (param.name.as_str(), dims))
     }
 
     /// What `tensors` has not becomes 0.
