@@ -81,9 +81,9 @@ fn dims(message: &[u8]) -> Option<Vec<usize>> {
     Some(dims)
 }
 
-/// A message under way.
+/// The bytes of a message under way.
 #[derive(Clone, Debug, Default)]
-pub struct Writer(Vec<u8>);
+pub struct Writer(pub Vec<u8>);
 
 impl Writer {
     /// Adds a number. A negative one takes ten bytes, as protobuf's `int64` does.
@@ -119,11 +119,6 @@ impl Writer {
     /// Adds a message for each of `items`.
     pub fn each(self, field: u64, items: impl IntoIterator<Item: AsRef<[u8]>>) -> Self {
         items.into_iter().fold(self, |message, item| message.bytes(field, item))
-    }
-
-    /// The bytes of the message.
-    pub fn finish(self) -> Vec<u8> {
-        self.0
     }
 
     fn varint(&mut self, mut value: u64) {

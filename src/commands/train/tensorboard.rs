@@ -19,7 +19,7 @@ impl Board {
         let mut board = Self { file: File::create_new(folder.join(name))? };
         board.event(0, 3, "brain.Event:2")?;
         // session_log { status: START }
-        board.event(first, 7, Writer::default().number(1, 1).finish())?;
+        board.event(first, 7, Writer::default().number(1, 1))?;
         Ok(board)
     }
 
@@ -31,14 +31,13 @@ impl Board {
     /// Event { 1 wall_time, 2 step, .. }
     fn event(&mut self, step: u64, field: u64, what: impl AsRef<[u8]>) -> io::Result<()> {
         let event = Writer::default().double(1, now()).number(2, step as i64).bytes(field, what);
-        self.file.write_all(&record(&event.finish()))
+        self.file.write_all(&record(event.as_ref()))
     }
 }
 
 /// Summary { 1 value { 1 tag, 2 simple_value } }
-fn summary(tag: &str, value: f32) -> Vec<u8> {
-    let value = Writer::default().bytes(1, tag).float(2, value).finish();
-    Writer::default().bytes(1, value).finish()
+fn summary(tag: &str, value: f32) -> Writer {
+    Writer::default().bytes(1, Writer::default().bytes(1, tag).float(2, value))
 }
 
 fn now() -> f64 {
@@ -75,7 +74,7 @@ mod tests {
     #[test]
     fn a_number_is_a_summary_in_a_record() {
         let expected = b"\x0a\x0a\x0a\x03abc\x15\x00\x00\x80\x3f";
-        assert_eq!(summary("abc", 1.0), expected);
+        assert_eq!(summary("abc", 1.0).as_ref(), expected);
         let framed = record(b"abc");
         assert_eq!(
             (framed.len(), &framed[..8], &framed[12..15]),

@@ -37,7 +37,7 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
     let graph = model.graph(if net.name().is_empty() { "net" } else { net.name() });
     let [version, opset] = VERSIONS;
     let file = Writer::default().number(1, version).bytes(2, "microbatch").bytes(7, graph);
-    let file = file.bytes(8, Writer::default().number(2, opset)).finish();
+    let file = file.bytes(8, Writer::default().number(2, opset)).0;
     match file.len() {
         0..MOST_BYTES => Ok(file),
         _ => Err(net.error("an ONNX file holds at most 2 GiB")),

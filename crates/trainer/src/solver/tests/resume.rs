@@ -412,7 +412,7 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
     let settings = |name: &str, values: u8| {
         let shape =
             (1..).zip([1, 1, 6, 6]).fold(Writer::default(), |blob, (field, dim)| blob.number(field, dim));
-        fs::write(folder.path().join(name), shape.bytes(5, [values; 4 * 36]).finish()).unwrap();
+        fs::write(folder.path().join(name), shape.bytes(5, [values; 4 * 36])).unwrap();
         let mean = format!("scale: 0.01 mean_file: '{}/{name}'", folder.path().display());
         changed(folder.path(), ["scale: 0.01", &mean]).training.settings["layer 'images'"].clone()
     };
