@@ -94,7 +94,7 @@ fn measure(session: &mut Session, run: NetRun, args: &TimeArgs) -> Result<time::
     let positions = run.nets()[0].loaders().map(|(layer, loader)| (layer.to_owned(), loader.position()));
     let positions: Vec<(String, u64)> = positions.collect();
     let bar = session.group.leads().then(|| progress::bar(args.iterations as u64, "timing"));
-    let step = |_, _| bar.iter().for_each(|bar| bar.inc(1));
+    let step = || bar.iter().for_each(|bar| bar.inc(1));
     let (report, mut net) = time::time(run, args.iterations, args.seed, step)?;
     positions.iter().for_each(|(layer, position)| net.set_position(layer, *position));
     session.nets.push(net);

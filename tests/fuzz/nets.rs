@@ -275,7 +275,7 @@ fn use_up(spec: &NetSpec, input: &mut Input<'_>) -> Verdict {
         return Ok(Accepted::Huge);
     }
     input.foretold = bytes;
-    time(run, 1, 1, |_, _| ())?;
+    time(run, 1, 1, || ())?;
     Ok(Accepted::Used)
 }
 

@@ -65,10 +65,7 @@ impl Worker {
     /// Waits for the next mini-batch and copies it out. A worker that fails has ended and is not given back.
     pub(super) fn take(self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<Self, NetError> {
         let (filled, empty) = self.channels.as_ref().expect("present until dropped");
-        let Ok(result) = filled.recv() else {
-            panic!("the thread that prepares mini-batches has panicked");
-        };
-        let mut buffer = result?;
+        let mut buffer = filled.recv().expect("no data set panics in the thread")?;
         let data_bytes = data.byte_len();
         buffer.copy_to([(0, data)].into_iter().chain(labels.map(|labels| (data_bytes, labels))))?;
         // If the thread has ended meanwhile, the next `recv` tells why.

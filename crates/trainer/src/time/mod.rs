@@ -13,9 +13,8 @@ use tensor::{Accumulate, Device};
 
 pub use report::{KernelTime, LayerTime, TimeReport};
 
-/// Allocates `run`, a single net, runs one iteration unmeasured, then `iterations` with measurement, telling `observe`
-/// index and milliseconds of each; on a GPU as many more that are replayed, as in training. Gives the net back, to be
-/// timed under another plan.
+/// Allocates `run`, a single net, runs one iteration unmeasured, then `iterations` with measurement, telling `observe` of
+/// each; on a GPU as many more that are replayed, as in training. Gives the net back, to be timed under another plan.
 ///
 /// # Errors
 /// What a layer reports of its data; a GPU that is out of memory or lost.
@@ -23,7 +22,7 @@ pub fn time(
     run: NetRun,
     iterations: usize,
     seed: u64,
-    mut observe: impl FnMut(usize, f64),
+    mut observe: impl FnMut(),
 ) -> Result<(TimeReport, Net), NetError> {
     let device = run.nets()[0].device().clone();
     let before = device.bytes_in_use()?;
@@ -35,14 +34,11 @@ pub fn time(
     let mut pending: Option<Marks> = None;
     for number in 1..=iterations as u64 {
         // A GPU is given the next iteration before the times of this one are waited for: it never stands still.
-        let marks = timed(&mut running, number)?;
-        if let Some(last) = pending.replace(marks) {
-            observe(clock.report.iterations_ms.len(), clock.add(last)?);
-        }
+        let last = pending.replace(timed(&mut running, number)?);
+        last.map_or(Ok(()), |last| clock.add(last))?;
+        observe();
     }
-    if let Some(last) = pending {
-        observe(clock.report.iterations_ms.len(), clock.add(last)?);
-    }
+    pending.map_or(Ok(()), |last| clock.add(last))?;
     running.nets()[0].check()?;
     let replayed_ms = replayed(&mut running, iterations)?;
     let gpu_bytes = device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
