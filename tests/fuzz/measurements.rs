@@ -71,10 +71,10 @@ fn database() {
         fs::write(folder.join("1-1.jsonl"), corpus.seed(&mut input.random))?;
         fs::write(folder.join("2-2.jsonl"), input.bytes)?;
         let database = Database::new(root.path());
-        let known = database.read(&device)?;
-        if known.warning.is_some() {
-            return Err(known.warning.unwrap_or_default().into());
+        let (known, warning) = database.read(&device);
+        if let Some(warning) = warning {
+            return Err(warning.into());
         }
-        use_up(&known.table, &mut input.random)
+        use_up(&known, &mut input.random)
     });
 }

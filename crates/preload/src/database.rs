@@ -39,10 +39,9 @@ fn with_table<R>(
     let table = match tables.entry(signature.device) {
         Entry::Occupied(known) => known.into_mut(),
         Entry::Vacant(unread) => {
-            let device = header(signature.device)?;
-            let known = database.read(&device).map_err(|error| warn(&error.to_string()));
-            let known = known.inspect(|known| known.warning.iter().for_each(|text| warn(text)));
-            unread.insert(known.map_or_else(|()| CostTable::new(device), |known| known.table))
+            let (known, warning) = database.read(&header(signature.device)?);
+            warning.iter().for_each(|text| warn(text));
+            unread.insert(known)
         }
     };
     Some(work(database, kernel, table))

@@ -41,15 +41,6 @@ pub struct Database {
     folder: PathBuf,
 }
 
-/// What a database knows of a device.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Known {
-    /// The measurements.
-    pub table: CostTable,
-    /// What could not be read, if there was anything: one sentence.
-    pub warning: Option<String>,
-}
-
 impl Database {
     /// The database in `folder`, which is made when something is first written.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
@@ -79,13 +70,15 @@ impl Database {
         &self.folder
     }
 
-    /// Everything known of `device`; dates and commands do not count.
-    ///
-    /// # Errors
-    /// When the folder cannot be listed. Files and lines that cannot be read are skipped, and the warning says so.
-    pub fn read(&self, device: &DeviceHeader) -> Result<Known, DatabaseError> {
+    /// Everything known of `device`, whose date and command do not count; and in a sentence what cannot be read, if there
+    /// is anything: the folder, or files and lines in it, which are skipped.
+    pub fn read(&self, device: &DeviceHeader) -> (CostTable, Option<String>) {
         let (mut table, mut unreadable) = (CostTable::new(device.clone()), Vec::new());
-        for path in segments(&self.folder.join(folder_name(device)))? {
+        let segments = match segments(&self.folder.join(folder_name(device))) {
+            Ok(segments) => segments,
+            Err(error) => return (table, Some(error.to_string())),
+        };
+        for path in segments {
             let name = path.display();
             let mut complain = |reason: &dyn Display| unreadable.push(format!("{name}: {reason}"));
             match read_regular(&path) {
@@ -104,7 +97,7 @@ impl Database {
             let (count, s) = (unreadable.len(), if unreadable.len() == 1 { "" } else { "s" });
             format!("the measurement database cannot be read in {count} place{s}, which are left as they are: {first}")
         });
-        Ok(Known { table, warning })
+        (table, warning)
     }
 
     /// Adds the measurements of `table`, as a segment of their own; nothing if there are none. Removes what writers
@@ -118,9 +111,7 @@ impl Database {
         }
         let folder = self.make_folder(&table.device)?;
         remove_abandoned(&folder, |name| name.ends_with(".jsonl"));
-        let segment = folder.join(fresh_name());
-        let written = write_atomically(&segment, |file| file.write_all(table.to_json_lines().as_bytes()));
-        written.map_err(DatabaseError::at("write", &segment))
+        write(&folder.join(fresh_name()), &table.to_json_lines())
     }
 
     /// Whether measurements of `device` could be added.
@@ -158,6 +149,10 @@ fn segments(folder: &Path) -> Result<Vec<PathBuf>, DatabaseError> {
 fn fresh_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("{now:020}-{:016x}.jsonl", random())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
+    write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(DatabaseError::at("write", path))
 }
 
 /// Where measurements are kept unless somebody says otherwise: a folder in the user's cache, if there is one.

@@ -9,7 +9,7 @@ mod verify;
 
 use crate::{error::NetError, host::command_line, stop::Stop};
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
-use files::database::{Database, DatabaseError, Known};
+use files::database::{Database, DatabaseError};
 use planner::{
     BatchSizePolicy, Bytes, CostTable, Coverage, DeviceHeader, Estimator, Fronts, Kernel, KernelId, Noise,
     Plan, PlanOptions, ProfileError, Profiler, Progress,
@@ -95,15 +95,11 @@ impl Planning {
 
     /// Uses `records`, whose database is read, and lets `stop` end measuring; what was measured until then is stored.
     pub fn with(mut self, records: Records, stop: Stop) -> Self {
-        match records.database.as_ref().map(|database| database.read(&self.table.device)) {
-            Some(Ok(Known { table, warning })) => {
-                self.warning = warning;
-                self.table.merge(table).expect("it was read for this device");
-                self.known = self.table.len();
-            }
-            // A reason to measure, not to give up.
-            Some(Err(error)) => self.warning = Some(error.to_string()),
-            None => {}
+        if let Some(database) = &records.database {
+            let (table, warning) = database.read(&self.table.device);
+            self.warning = warning;
+            self.table.merge(table).expect("it was read for this device");
+            self.known = self.table.len();
         }
         Self { records, stop, ..self }
     }

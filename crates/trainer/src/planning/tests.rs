@@ -175,7 +175,7 @@ fn measuring_that_is_stopped_keeps_what_was_measured() {
         drop(stop.listen());
         assert!(stop.unheard.load(Ordering::SeqCst), "nobody listens any more");
     }
-    assert_eq!(database.read(&device).unwrap().table.len(), 2);
+    assert_eq!(database.read(&device).0.len(), 2);
 }
 
 /// What the layers of a net read and write by estimate, forward, backward and repeated, in blobs of its data.
