@@ -256,8 +256,10 @@ fn the_digits_load_scaled_and_resized() {
 fn a_mini_batch_that_no_memory_holds_is_refused() {
     let set = Arc::new(Counting::new(5, SHAPE));
     let transform = TransformParams { resize: Some(65536), ..TransformParams::default() };
-    let error =
-        Loader::new(set, &transform, options(1 << 20, false, 1), &Device::cpu()).err().unwrap().to_string();
+    let error = Loader::new(set, &transform, options(1 << 20, false, true), &Device::cpu())
+        .err()
+        .unwrap()
+        .to_string();
     assert_eq!(error, "1048576 samples of 1x65536x65536 are more than any memory holds");
 }
 
