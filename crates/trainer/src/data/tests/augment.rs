@@ -89,7 +89,7 @@ fn training_crops_random_areas_to_the_size_and_testing_the_centre() {
     assert!(means.iter().any(|&mean| mean < 90.0) && means.iter().any(|&mean| mean > 140.0), "{means:?}");
     assert!((0..50).all(|draw| mean(&apply(&params, &sample, Phase::Test, draw)) == 116.0));
     // Of an image smaller than the crop a part is enlarged; its centre is not there.
-    let small = Sample { pixels: vec![90; 3 * 4 * 5], shape: [3, 4, 5], ..sample };
+    let small = Sample { pixels: vec![90; 3 * 4 * 5], shape: [3, 4, 5] };
     assert!((0..50).all(|draw| apply(&params, &small, Phase::Train, draw) == [90.0; 3 * 6 * 6]));
     assert!(Transform::new(&params, small.shape, Phase::Test).is_err());
     let image = TransformParams { mean: Mean::File("mean".into()), ..params };
