@@ -74,17 +74,6 @@ pub(crate) fn for_each_run_with<const OUTPUTS: usize, T: Send>(
     });
 }
 
-/// As [`for_each_run`] for outputs of `len` elements each: an item is one element.
-pub(crate) fn for_each_element_run<const OUTPUTS: usize>(
-    cpu: &Cpu,
-    outputs: [&mut [f32]; OUTPUTS],
-    body: impl Fn(Range<usize>, [&mut [f32]; OUTPUTS]) + Sync,
-) {
-    let len = outputs[0].len();
-    assert!(outputs.iter().all(|output| output.len() == len), "outputs of one loop have one length");
-    for_each_run(cpu, len, TASK_LEN, outputs, body);
-}
-
 /// Items per task where each costs `work` elements.
 pub(crate) fn items_per_task(work: usize) -> usize {
     (TASK_LEN / work.max(1)).max(1)

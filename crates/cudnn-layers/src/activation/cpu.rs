@@ -1,7 +1,7 @@
 //! Functions of one element on the CPU: one vectorised pass.
 
 use super::Activation;
-use crate::cpu_loops::{for_each_element_run, inlined, put};
+use crate::cpu_loops::{TASK_LEN, for_each_run, inlined, put};
 use tensor::{Accumulate, Cpu, Out, View, ViewMut};
 
 /// Slope 0 gets its own expression: `0 * -inf` would be NaN.
@@ -45,7 +45,7 @@ pub(super) fn backward(cpu: &Cpu, f: Activation, seen: View<'_>, dy: Option<View
 }
 
 fn map(cpu: &Cpu, x: Option<&[f32]>, y: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
-    inlined!(for_each_element_run(cpu, [y]), |range, [y]| match x {
+    inlined!(for_each_run(cpu, y.len(), TASK_LEN, [y]), |range, [y]| match x {
         Some(x) => y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = f(x)),
         None => y.iter_mut().for_each(|y| *y = f(*y)),
     });
@@ -58,7 +58,7 @@ fn chain(
     (dx, accumulate): (&mut [f32], Accumulate),
     gradient: impl Fn(f32, f32) -> f32 + Sync,
 ) {
-    inlined!(for_each_element_run(cpu, [dx]), |range, [dx]| {
+    inlined!(for_each_run(cpu, dx.len(), TASK_LEN, [dx]), |range, [dx]| {
         let dx = dx.iter_mut().zip(&seen[range.clone()]);
         match dy {
             Some(dy) => dx.zip(&dy[range]).for_each(|((dx, &seen), &dy)| {

@@ -1,7 +1,7 @@
 //! Dropout on the CPU: two rounds of a 32-bit hash per element cost less than the memory traffic of a stored mask.
 
 use super::Dropout;
-use crate::cpu_loops::{for_each_element_run, inlined, put};
+use crate::cpu_loops::{TASK_LEN, for_each_run, inlined, put};
 use tensor::{Cpu, Out, View, rng::mix64};
 
 /// Chris Wellons' `lowbias32`: a bijection whose output bits each depend on all input bits nearly without bias.
@@ -35,7 +35,7 @@ pub(super) fn apply(cpu: &Cpu, dropout: &Dropout<'_>, from: Option<View<'_>>, to
     let key = mix64(mix64(dropout.seed) ^ iteration);
     let (threshold, scale) = (dropout.threshold(), dropout.scale());
     let (from, (to, accumulate)) = (from.map(|from| from.host::<f32>()), to.into_host());
-    inlined!(for_each_element_run(cpu, [to]), |range, [to]| {
+    inlined!(for_each_run(cpu, to.len(), TASK_LEN, [to]), |range, [to]| {
         for (start, to) in range.step_by(BLOCK).zip(to.chunks_mut(BLOCK)) {
             let factors = factors(start, key, threshold, scale);
             let elements = to.iter_mut().zip(&factors);

@@ -1,7 +1,7 @@
 //! Element-wise operations on the CPU.
 
 use super::Combination;
-use crate::cpu_loops::{for_each_element_run, inlined, put, rectified};
+use crate::cpu_loops::{TASK_LEN, for_each_run, inlined, put, rectified};
 use tensor::{Cpu, Out, View, ViewMut};
 
 /// Elements that stay in the first-level cache while the inputs are gone through.
@@ -9,7 +9,7 @@ const BLOCK: usize = 2048;
 
 pub(super) fn forward(cpu: &Cpu, how: &Combination, inputs: &[View<'_>], relu: bool, y: ViewMut<'_>) {
     let inputs: Vec<&[f32]> = inputs.iter().map(View::host).collect();
-    inlined!(for_each_element_run(cpu, [y.into_host()]), |range, [y]| {
+    inlined!(for_each_run(cpu, y.len(), TASK_LEN, [y.into_host()]), |range, [y]| {
         for (start, y) in range.step_by(BLOCK).zip(y.chunks_mut(BLOCK)) {
             for (index, input) in inputs.iter().enumerate() {
                 let elements = y.iter_mut().zip(&input[start..]);
@@ -44,7 +44,7 @@ pub(super) fn backward(
 ) {
     let inputs: Vec<&[f32]> = inputs.iter().map(View::host).collect();
     let (dy, (dx, accumulate)) = (dy.host::<f32>(), dx.into_host());
-    inlined!(for_each_element_run(cpu, [dx]), |range, [dx]| {
+    inlined!(for_each_run(cpu, dx.len(), TASK_LEN, [dx]), |range, [dx]| {
         let dx = dx.iter_mut().zip(&dy[range.clone()]);
         match how {
             Combination::Sum(factors) => {
