@@ -58,10 +58,10 @@ impl<T: Transform<IN, A>, const IN: usize> WithLanes for Analyse<'_, T, IN> {
         let ([tall, zeros], scratch) = split(std::mem::take(&mut self.scratch), lens);
         tall.fill(0.0); // The columns of padding stay so.
         zeros.fill(0.0);
-        for segment in self.problem.segments(self.rows.clone()) {
+        for segment in self.problem.segments(self.group, self.rows.clone()) {
             let pixel_rows = self.pixel_rows(&segment);
             for block in 0..self.images.blocks() {
-                let (first, planes, len) = self.images.planes(segment.sample, self.group, block, &pixel_rows);
+                let (first, planes, len) = self.images.planes(segment.group, block, &pixel_rows);
                 planes.gather_pixels(lanes, &self.from[first..], len, scratch);
                 for (index, tile_row) in segment.rows.clone().enumerate() {
                     self.columns(lanes, tile_row, &pixel_rows, scratch, zeros, tall);

@@ -50,13 +50,10 @@ pub(super) struct TransformFilter<'a> {
     pub(super) to: &'a SharedMut<'a>,
 }
 
-/// Elements for the taps of a task's channels.
-const SCRATCH: usize = CHANNELS * LANES * LANES;
-
 impl WithLanes for TransformFilter<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, lanes: L) {
-        let mut taps = [0.0; SCRATCH];
+        let mut taps = [0.0; CHANNELS * LANES * LANES];
         let width = self.part.layout.width(self.part.panel);
         let mut targets: [[&mut [f32]; A]; A] =
             std::array::from_fn(|_| std::array::from_fn(|_| Default::default()));

@@ -13,11 +13,10 @@ pub(super) const CHANNELS: usize = 16;
 /// Input channels of a slice of the filters, which with a panel of output channels stays in a thread's caches.
 pub(super) const SLICE: usize = 64;
 
-/// The images of one operand: `total` channels of `h x w` pixels per sample, of which one group has `channels`.
+/// The images of one operand: `channels` channels of `h x w` pixels for each group of each sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Images {
     pub(super) channels: usize,
-    pub(super) total: usize,
     pub(super) h: usize,
     pub(super) w: usize,
 }
@@ -28,15 +27,10 @@ impl Images {
         self.channels.div_ceil(LANES)
     }
 
-    /// Rows `rows` of a block of channels: their first element, the channels, and how many elements each has.
-    pub(super) fn planes(
-        &self,
-        sample: usize,
-        group: usize,
-        block: usize,
-        rows: &Range<usize>,
-    ) -> (usize, Signals, usize) {
-        let channel = sample * self.total + group * self.channels + block * LANES;
+    /// Rows `rows` of a block of channels of one group of all samples': their first element, the channels, and how many
+    /// elements each has.
+    pub(super) fn planes(&self, group: usize, block: usize, rows: &Range<usize>) -> (usize, Signals, usize) {
+        let channel = group * self.channels + block * LANES;
         let signals = Signals { count: (self.channels - block * LANES).min(LANES), stride: self.h * self.w };
         ((channel * self.h + rows.start) * self.w, signals, rows.len() * self.w)
     }
@@ -58,9 +52,8 @@ impl Problem {
     /// would have to crop instead, which is not built.
     pub(super) fn new(op: ConvOp, g: &ConvGeometry) -> Option<Self> {
         let applies = [g.r, g.s] == [3, 3] && g.stride == [1, 1] && g.dilation == [1, 1];
-        let x = Images { channels: g.c / g.groups, total: g.c, h: g.h, w: g.w };
-        let y =
-            applies.then(|| Images { channels: g.k / g.groups, total: g.k, h: g.out_h(), w: g.out_w() })?;
+        let x = Images { channels: g.c / g.groups, h: g.h, w: g.w };
+        let y = applies.then(|| Images { channels: g.k / g.groups, h: g.out_h(), w: g.out_w() })?;
         let (input, output, pad) = match op {
             ConvOp::BackwardData => (y, x, [2usize.checked_sub(g.pad[0])?, 2usize.checked_sub(g.pad[1])?]),
             _ => (x, y, g.pad),
@@ -83,14 +76,15 @@ impl Problem {
         self.output.w.div_ceil(M)
     }
 
-    /// Cuts a range of all rows of tiles at the borders of images.
-    pub(super) fn segments(&self, rows: Range<usize>) -> impl Iterator<Item = Segment> {
-        let per_image = self.rows_per_image();
+    /// Cuts a range of all rows of tiles at the borders of images, of which each has such a `group`.
+    pub(super) fn segments(&self, group: usize, rows: Range<usize>) -> impl Iterator<Item = Segment> {
+        let (per_image, groups) = (self.rows_per_image(), self.groups);
         let mut next = rows.start;
         std::iter::from_fn(move || {
             let (sample, start) = (next / per_image, next % per_image);
             let len = (rows.end - next).min(per_image - start);
-            let segment = Segment { sample, rows: start..start + len, first: next - rows.start };
+            let group = sample * groups + group;
+            let segment = Segment { group, rows: start..start + len, first: next - rows.start };
             next += len;
             (len > 0).then_some(segment)
         })
@@ -100,7 +94,8 @@ impl Problem {
 /// Rows of tiles of one image.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    pub(super) sample: usize,
+    /// The number of the group among those of all samples.
+    pub(super) group: usize,
     /// Rows of tiles within the image.
     pub(super) rows: Range<usize>,
     /// The first of them, counted from the start of the range that was cut.

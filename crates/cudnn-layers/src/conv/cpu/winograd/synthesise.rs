@@ -37,13 +37,13 @@ impl WithLanes for Synthesise<'_> {
     #[inline(always)]
     fn call<L: Lanes>(mut self, lanes: L) {
         let pixels = std::mem::take(&mut self.scratch);
-        for segment in self.problem.segments(self.rows.clone()) {
+        for segment in self.problem.segments(self.group, self.rows.clone()) {
             let start = segment.rows.start * M;
             let pixel_rows = start..(segment.rows.end * M).min(self.problem.output.h);
             for block in 0..self.layout.panel_blocks(self.panel).len() {
                 self.tiles(lanes, &segment, block, pixels);
                 let (output, block) = (&self.problem.output, self.first_block + block);
-                let (first, planes, len) = output.planes(segment.sample, self.group, block, &pixel_rows);
+                let (first, planes, len) = output.planes(segment.group, block, &pixel_rows);
                 let mode = (1.0, self.accumulate);
                 // SAFETY: tasks write different rows of pixels or different channels.
                 unsafe { planes.scatter_pixels(lanes, pixels, self.to, (first, len), mode) };
