@@ -100,9 +100,6 @@ impl Axis {
 
     /// Whether no output reads padding.
     pub(super) fn is_unpadded(&self) -> bool {
-        if self.taps == 0 || self.outputs == 0 {
-            return false;
-        }
         let (first, len) = self.window(&(0..self.outputs), &(0..self.taps));
         first >= 0 && first as usize + len <= self.in_len
     }
@@ -110,7 +107,7 @@ impl Axis {
     /// Which tap the filter's element `index` is, if it is one.
     pub(super) fn tap(&self, index: usize) -> Option<usize> {
         let steps = index.checked_sub(self.tap_start)?;
-        (self.taps > 0 && steps.is_multiple_of(self.tap_step)).then(|| steps / self.tap_step)
+        steps.is_multiple_of(self.tap_step).then(|| steps / self.tap_step)
     }
 }
 
@@ -125,7 +122,7 @@ fn inside(range: &Range<usize>, holds: impl Fn(usize) -> bool) -> Range<usize> {
 /// only where all inner ones fit whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    extents: [usize; 3],
+    pub(super) extents: [usize; 3],
     parts: [usize; 3],
 }
 
@@ -138,11 +135,6 @@ impl Cut {
             points /= extents[axis].max(1);
         }
         Self { extents, parts }
-    }
-
-    /// The same space cut into its points.
-    pub(super) fn into_points(self) -> Self {
-        Self::new(self.extents, 1)
     }
 
     /// The number of boxes; none of an empty space.

@@ -45,9 +45,6 @@ pub(super) fn product<L: Lanes>(
     accumulate: Accumulate,
     separate: bool,
 ) {
-    if rows * terms * vectors == 0 {
-        return;
-    }
     let last = row.offset(rows - 1) + term.offset(terms - 1) + LANES;
     assert!(last < left.len(), "the left operand is too short");
     assert!((terms - 1) * right_stride + vectors * BIN <= right.len(), "the right operand is too short");

@@ -125,7 +125,6 @@ impl Phase {
         accumulate: Accumulate,
         scratch: &mut [f32],
     ) {
-        let scratch = &mut scratch[..cpu.threads() * self.scratch().iter().sum::<usize>()];
         let (panels, _) = self.panels();
         // A group of the filter is a run of `k`, whichever of the two channels that is.
         let filter_len = self.filter.out_channels * self.in_channels * self.filter.plane;
@@ -221,11 +220,10 @@ impl Task<'_> {
         let channel = self.group * phase.filter.out_channels + channel;
         let [h, w] = phase.out_image;
         let [vertical, horizontal] = &phase.patch.axes;
-        let mut values = values.chunks_exact(cols.len());
-        for (row, sample) in rows.clone().flat_map(|row| samples.clone().map(move |sample| (row, sample))) {
+        let places = rows.clone().flat_map(|row| samples.clone().map(move |sample| (row, sample)));
+        for ((row, sample), values) in places.zip(values.chunks_exact(cols.len())) {
             let plane = (sample * phase.filter.out_channels * phase.groups + channel) * h * w;
             let start = plane + (vertical.out_start + vertical.out_step * row) * w + horizontal.out_start;
-            let Some(values) = values.next() else { return };
             let ends = [cols.start, cols.end - 1].map(|col| start + horizontal.out_step * col);
             // SAFETY: of one phase, no other task writes between the first and the last pixel of this row.
             let to = unsafe { self.out.slice(ends[0]..ends[1] + 1) };

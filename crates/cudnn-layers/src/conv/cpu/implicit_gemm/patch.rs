@@ -55,7 +55,8 @@ impl PatchLayout {
         if layout.len <= MOST_SPREAD * pixels.most_points() * taps.most_points() {
             return layout;
         }
-        Self::of_boxes(axes, image, pixels.into_points(), taps.into_points())
+        let [pixels, taps] = [pixels, taps].map(|cut| Cut::new(cut.extents, 1));
+        Self::of_boxes(axes, image, pixels, taps)
     }
 
     fn of_boxes(axes: [Axis; 2], image: [usize; 3], pixels: Cut, taps: Cut) -> Self {
@@ -66,10 +67,8 @@ impl PatchLayout {
             return in_image;
         }
         let largest = [pixels.largest(), taps.largest()];
-        let window = |axis: usize| match (largest[0][axis + 1], largest[1][axis + 1]) {
-            (0, _) | (_, 0) => 0,
-            (pixels, taps) => axes[axis].window(&(0..pixels), &(0..taps)).1,
-        };
+        let window =
+            |axis: usize| axes[axis].window(&(0..largest[0][axis + 1]), &(0..largest[1][axis + 1])).1;
         let (rows, row) = (window(0), window(1));
         // Far apart they may be more than a number of 64 bits: then this is no layout to run with.
         let channel = rows.saturating_mul(row);
