@@ -2,7 +2,7 @@
 //! products, with filters of 1x1 up to three times.
 
 use super::convolver::{FP32_ERROR, TF32_ERROR, padded};
-use crate::blas::{Factor, product};
+use crate::blas::product;
 use crate::conv::{ConvError, ConvOp, Convolver, Facts};
 use crate::lowering::{col2im, im2col, sum_terms};
 use planner::{Bytes, Math};
@@ -52,11 +52,6 @@ impl GemmConvolver {
         };
         NAMES.into_iter().filter(|own| applies && asked(own)).map(make).collect()
     }
-
-    /// The product for each sample.
-    fn product(&self, extents: [usize; 3], factors: [Factor<'_>; 2], out: Out<'_>) {
-        product(&self.cuda, self.facts.name == IN_TF32, extents, factors, out);
-    }
 }
 
 /// The workspace's elements: of the matrices that are not images as they are, and of the terms.
@@ -73,16 +68,16 @@ impl Convolver for GemmConvolver {
     }
 
     fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, mut workspace: ViewMut<'_>) -> Result<(), ConvError> {
-        let (g, cuda) = (&self.facts.geometry, &self.cuda);
+        let (g, cuda, tf32) = (&self.facts.geometry, &self.cuda, self.facts.name == IN_TF32);
         let (k, taps, pixels) = (g.k, g.c * g.r * g.s, g.out_h() * g.out_w());
         let mut take = |len| workspace.take(Format::U8, padded(Format::F32, len)).take(Format::F32, len);
         let [mut matrices, mut terms] = parts(self.op, g).map(&mut take);
         if self.op == ConvOp::BackwardData {
             let factors = [(b, true), (a, false)];
             if matrices.is_empty() {
-                self.product([taps, pixels, k], factors, out);
+                product(cuda, tf32, [taps, pixels, k], factors, out);
             } else {
-                self.product([taps, pixels, k], factors, matrices.reborrow().replaced());
+                product(cuda, tf32, [taps, pixels, k], factors, matrices.reborrow().replaced());
                 col2im(cuda, g, matrices.as_view(), out);
             }
             return Ok(());
@@ -94,11 +89,11 @@ impl Convolver for GemmConvolver {
             matrices.as_view()
         };
         if self.op == ConvOp::Forward {
-            self.product([k, pixels, taps], [(b, false), (x, false)], out);
+            product(cuda, tf32, [k, pixels, taps], [(b, false), (x, false)], out);
         } else if terms.is_empty() {
-            self.product([k, taps, pixels], [(b, false), (x, true)], out);
+            product(cuda, tf32, [k, taps, pixels], [(b, false), (x, true)], out);
         } else {
-            self.product([k, taps, pixels], [(b, false), (x, true)], terms.reborrow().replaced());
+            product(cuda, tf32, [k, taps, pixels], [(b, false), (x, true)], terms.reborrow().replaced());
             sum_terms(cuda, terms.as_view(), out);
         }
         Ok(())

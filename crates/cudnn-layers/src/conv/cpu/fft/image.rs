@@ -8,9 +8,9 @@ use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
 
 /// The number `index` of the blocks of sixteen channels of a micro-batch: its sample, group and block, where its planes
-/// of so many `pixels` begin, and these.
-fn locate(index: usize, groups: usize, channels: usize, pixels: usize) -> ([usize; 3], usize, Signals) {
-    let blocks = channels.div_ceil(LANES);
+/// (of height and width `image`) begin, and these.
+fn locate(index: usize, groups: usize, channels: usize, image: [usize; 2]) -> ([usize; 3], usize, Signals) {
+    let (blocks, pixels) = (channels.div_ceil(LANES), image[0] * image[1]);
     let (group_of_all, block) = (index / blocks, index % blocks);
     let first = group_of_all * channels + block * LANES;
     let signals = Signals { count: (channels - block * LANES).min(LANES), stride: pixels };
@@ -33,7 +33,7 @@ impl WithLanes for Analyse<'_> {
         let (tiling, images, t) = (self.tiling, self.images, self.tiling.t);
         let groups = tiling.geometry.groups;
         let ([sample, group, block], first, signals) =
-            locate(self.index, groups, images.channels, images.pixels());
+            locate(self.index, groups, images.channels, images.image);
         let source = (&self.elements[first..], signals);
         let columns = &mut self.scratch[..tiling.half() * tiling.column_stride()];
         let mut work = [Work::CLEARED; 3];
@@ -113,8 +113,8 @@ impl WithLanes for Synthesise<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, image) = (self.tiling, self.tiling.domain);
-        let (groups, pixels) = (tiling.geometry.groups, image[0] * image[1]);
-        let ([sample, group, block], start, signals) = locate(self.index, groups, tiling.columns, pixels);
+        let groups = tiling.geometry.groups;
+        let ([sample, group, block], start, signals) = locate(self.index, groups, tiling.columns, image);
         let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
         let tiles = tiling.tiles_of_image();
         for tile in 0..tiles {

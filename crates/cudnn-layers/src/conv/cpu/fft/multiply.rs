@@ -2,7 +2,7 @@
 
 use super::bins::{BIN, Bins, Work};
 use super::product::product;
-use super::tiling::{ROWS, Tiling, VECTORS};
+use super::tiling::{ROWS, TERMS, Tiling, VECTORS};
 use super::transform::{fft, tangle, untangle};
 use std::ops::Range;
 use tensor::Accumulate;
@@ -62,12 +62,14 @@ impl WithLanes for Multiply<'_> {
         let left_plane = tiling.plane(&tiling.left);
         let left = &self.left[(part.group * tiling.half() + part.j) * t * left_plane..][..t * left_plane];
         let [row, term] = tiling.left_axes();
-        for terms in tiling.term_blocks() {
+        // Filters must be transformed again in every task, so that blocks of them must fit the cache.
+        let block = if tiling.right.is_none() { TERMS } else { tiling.extents[1] };
+        for start in (0..tiling.extents[1]).step_by(block) {
+            let terms = start..(start + block).min(tiling.extents[1]);
             let (right, right_plane, right_stride) = match &tiling.right {
                 None => {
-                    let right = &self.right[filter_columns(tiling, &part)];
                     let to = (&mut *filters, filter_stride);
-                    filter_spectra(l, tiling, &part, right, terms.clone(), to, &mut work);
+                    filter_spectra(l, tiling, &part, self.right, terms.clone(), to, &mut work);
                     (&*filters, filter_stride, part.vectors.len() * BIN)
                 }
                 Some(images) => {
@@ -84,7 +86,7 @@ impl WithLanes for Multiply<'_> {
                     (&left[v * left_plane + first..], [row, term]),
                     (&right[v * right_plane..], right_stride),
                     (&mut products[v * product_stride..], part.vectors.len() * BIN),
-                    if terms.start == 0 { Accumulate::Replace } else { Accumulate::Add },
+                    if start == 0 { Accumulate::Replace } else { Accumulate::Add },
                     part.j == 0 && v % (t / 2) == 0,
                 );
             }
@@ -103,21 +105,13 @@ impl WithLanes for Multiply<'_> {
     }
 }
 
-/// The row spectra of the filters at a task's column: `[vector][term][filter row]`.
-fn filter_columns(tiling: &Tiling, part: &Part) -> Range<usize> {
-    let [_, terms, vectors] = tiling.extents;
-    let len = terms * tiling.geometry.r * BIN;
-    let first = (part.group * tiling.half() + part.j) * vectors;
-    (first + part.vectors.start) * len..(first + part.vectors.end) * len
-}
-
-/// Transforms a column of the filters of `terms`: `[frequency][term][vector]`.
+/// Transforms the task's column of the row spectra of the filters of `terms`: `[frequency][term][vector]`.
 #[inline(always)]
 fn filter_spectra<L: Lanes>(
     l: L,
     tiling: &Tiling,
     part: &Part,
-    columns: &[f32],
+    rows: &[f32],
     terms: Range<usize>,
     (spectra, stride): (&mut [f32], usize),
     [work, column]: &mut [Work; 2],
@@ -125,9 +119,11 @@ fn filter_spectra<L: Lanes>(
     let (t, taps, vectors) = (tiling.t, tiling.geometry.r * BIN, part.vectors.len());
     assert!((t - 1) * stride + terms.len() * vectors * BIN <= spectra.len(), "the filters do not fit");
     *column = Work::CLEARED;
+    let [_, all_terms, all_vectors] = tiling.extents;
+    let first = (part.group * tiling.half() + part.j) * all_vectors + part.vectors.start;
     for vector in 0..vectors {
         for (i, term) in terms.clone().enumerate() {
-            column.0[..taps].copy_from_slice(&columns[(vector * tiling.extents[1] + term) * taps..][..taps]);
+            column.0[..taps].copy_from_slice(&rows[((first + vector) * all_terms + term) * taps..][..taps]);
             let to = Bins::new(&mut spectra[(i * vectors + vector) * BIN..], stride);
             let from = column.bins();
             // SAFETY: the assertion shows that the bins lie inside; the column is a whole `Work`.

@@ -35,11 +35,6 @@ impl Images {
         self.channels.div_ceil(16)
     }
 
-    /// Pixels of a channel.
-    pub(super) fn pixels(&self) -> usize {
-        self.image[0] * self.image[1]
-    }
-
     /// Where the tile at `corner` begins, on one axis.
     fn begin(&self, axis: usize, corner: usize) -> isize {
         self.start[axis] + corner as isize
@@ -157,14 +152,6 @@ impl Tiling {
             None => [tiles, ProductAxis::CHANNELS],
             Some(_) => [ProductAxis::CHANNELS, tiles],
         }
-    }
-
-    /// The terms in blocks: filters must be transformed again in every task, so that the blocks of them must fit the
-    /// cache.
-    pub(super) fn term_blocks(&self) -> impl Iterator<Item = Range<usize>> {
-        let terms = self.extents[1];
-        let block = if self.right.is_none() { TERMS } else { terms };
-        (0..terms).step_by(block).map(move |start| start..(start + block).min(terms))
     }
 
     /// The row spectra of one tile, or filter, of the result: `[column][result row]` bins.

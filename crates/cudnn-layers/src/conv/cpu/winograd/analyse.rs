@@ -58,15 +58,17 @@ impl<T: Transform<IN, A>, const IN: usize> WithLanes for Analyse<'_, T, IN> {
         let ([tall, zeros], scratch) = split(std::mem::take(&mut self.scratch), lens);
         tall.fill(0.0); // The columns of padding stay so.
         zeros.fill(0.0);
+        let layout = self.layout;
+        let of_panel = |panel| layout.panel_blocks(panel).map(move |block| (panel, block));
         for segment in self.problem.segments(self.group, self.rows.clone()) {
             let pixel_rows = self.pixel_rows(&segment);
-            for block in 0..self.images.blocks() {
+            for (panel, block) in (0..layout.panels()).flat_map(of_panel) {
                 let (first, planes, len) = self.images.planes(segment.group, block, &pixel_rows);
                 planes.gather_pixels(lanes, &self.from[first..], len, scratch);
                 for (index, tile_row) in segment.rows.clone().enumerate() {
                     self.columns(lanes, tile_row, &pixel_rows, scratch, zeros, tall);
                     let tile = self.first_tile + (segment.first + index) * self.problem.cols();
-                    self.tiles(lanes, tall, block, tile);
+                    self.tiles(lanes, tall, (panel, block), tile);
                 }
             }
         }
@@ -121,10 +123,9 @@ impl<T: Transform<IN, A>, const IN: usize> Analyse<'_, T, IN> {
 
     /// Transforms the rows of every window of a row of tiles and stores them as `tile` and its successors.
     #[inline(always)]
-    fn tiles<L: Lanes>(&self, lanes: L, tall: &[f32], block: usize, tile: usize) {
+    fn tiles<L: Lanes>(&self, lanes: L, tall: &[f32], (panel, block): (usize, usize), tile: usize) {
         let cols = self.problem.cols();
         let width = width::<IN>(self.problem);
-        let panel = self.layout.panel_of(block);
         let stride = self.layout.width(panel);
         let offset = (block - self.layout.panel_blocks(panel).start) * LANES;
         assert!(A * width * LANES <= tall.len());

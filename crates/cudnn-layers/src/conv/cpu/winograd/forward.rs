@@ -165,11 +165,8 @@ impl Forward {
 
     /// The filters that [`Forward::fused_block`] reads after those of `frequency` and `panel`.
     fn filters_after(&self, frequency: usize, panel: usize) -> Range<usize> {
-        let (layout, terms) = (self.filters(), 0..self.problem.input.channels);
-        if frequency + 1 < A * A {
-            layout.range(frequency + 1, panel, terms)
-        } else {
-            layout.range(0, (panel + 1) % layout.panels(), terms)
-        }
+        let (layout, next) = (self.filters(), panel * A * A + frequency + 1);
+        let panel = next / (A * A) % layout.panels();
+        layout.range(next % (A * A), panel, 0..self.problem.input.channels)
     }
 }

@@ -134,11 +134,6 @@ impl Spectrum {
         part(self.blocks, self.panels(), panel)
     }
 
-    /// The panel that holds a block.
-    pub(super) fn panel_of(&self, block: usize) -> usize {
-        ((block + 1) * self.panels() - 1) / self.blocks
-    }
-
     /// Columns of a panel.
     pub(super) fn width(&self, panel: usize) -> usize {
         self.panel_blocks(panel).len() * LANES
