@@ -139,9 +139,9 @@ impl RowsMut<'_> {
     }
 }
 
-/// Calls `body(channel, its planes of `blob` by samples, its element of every one of `outputs`, which may be empty)`
-/// for every channel of an `outer x axis x inner` blob, vectorised; neighbouring channels share a task while they are
-/// small.
+/// Calls `body(channel, its planes of `blob` by samples, its element of every one of `outputs`)` for every channel of
+/// an `outer x axis x inner` blob, vectorised; neighbouring channels share a task while they are small. The blob and
+/// outputs may be empty.
 pub(crate) fn for_each_channel<const OUTPUTS: usize>(
     cpu: &Cpu,
     extents: &AxisExtents,
@@ -149,7 +149,6 @@ pub(crate) fn for_each_channel<const OUTPUTS: usize>(
     outputs: [&mut [f32]; OUTPUTS],
     body: impl Fn(usize, RowsMut<'_>, [Option<&mut f32>; OUTPUTS]) + Sync,
 ) {
-    assert_eq!(blob.len(), extents.len(), "the blob's length");
     let (blob, run) = (SharedMut::new(blob), items_per_task(extents.per_index()));
     inlined!(for_each_run(cpu, extents.axis, run, outputs), |channels, mut outputs| {
         for (index, channel) in channels.enumerate() {

@@ -2,9 +2,7 @@
 
 use super::{Affine, AffineGradients};
 use crate::AxisExtents;
-use crate::cpu_loops::{
-    elements, for_each_plane, for_each_run, inlined, items_per_task, put, put_if_any, rectified,
-};
+use crate::cpu_loops::{elements, for_each_channel, for_each_plane, inlined, put_if_any, rectified};
 use crate::cpu_sums::channel_sums;
 use tensor::{Accumulate, Cpu, Out, View};
 
@@ -36,14 +34,12 @@ pub(super) fn backward_affine(
     dy: View<'_>,
     gradients: AffineGradients<'_>,
 ) {
-    let (blobs, run) = ([x.host(), dy.host()], items_per_task(extents.per_index()));
+    let blobs = [x.host(), dy.host()];
     let [(gamma, dgamma), (beta, dbeta)] = [gradients.gamma, gradients.beta].map(elements);
-    inlined!(for_each_run(cpu, extents.axis, run, [dgamma, dbeta]), |channels, [dgamma, dbeta]| {
-        for (index, channel) in channels.enumerate() {
-            let sums = inlined!(channel_sums(extents, channel, blobs), |[x, dy]| [dy * x, dy]);
-            put_if_any(gamma, dgamma.get_mut(index), sums[0] as f32);
-            put_if_any(beta, dbeta.get_mut(index), sums[1] as f32);
-        }
+    inlined!(for_each_channel(cpu, extents, &mut [], [dgamma, dbeta]), |channel, _, [dgamma, dbeta]| {
+        let sums = inlined!(channel_sums(extents, channel, blobs), |[x, dy]| [dy * x, dy]);
+        put_if_any(gamma, dgamma, sums[0] as f32);
+        put_if_any(beta, dbeta, sums[1] as f32);
     });
 }
 
@@ -55,13 +51,12 @@ pub(crate) fn backward_bias(
     db: Out<'_>,
 ) {
     let (y, dy, (db, accumulate)) = (y.map(|y| y.host::<f32>()), dy.host::<f32>(), db.into_host());
-    let run = items_per_task(e.per_index());
-    inlined!(for_each_run(cpu, e.axis, run, [db]), |channels, [db]| for (channel, db) in channels.zip(db) {
+    inlined!(for_each_channel(cpu, e, &mut [], [db]), |channel, _, [db]| {
         let places = (0..e.outer).flat_map(|sample| e.plane(sample, channel));
         let sum: f64 = match y {
             None if e.inner > 1 => inlined!(channel_sums(e, channel, [dy]), |dy| dy)[0],
             _ => places.filter(|&i| y.is_none_or(|y| y[i] > 0.0)).map(|i| f64::from(dy[i])).sum(),
         };
-        put(accumulate, db, sum as f32);
+        put_if_any(accumulate, db, sum as f32);
     });
 }
