@@ -9,57 +9,45 @@ mod tests;
 use super::{ConvError, ConvOp, Convolver};
 use crate::cudnn;
 use crate::space_to_depth::blocks;
-use convolver::EngineConvolver;
 use engines::{Search, is_harmful, refused};
 use gemm::GemmConvolver;
 use planner::Math;
 use std::sync::Arc;
-use tensor::cuda::{Cuda, CudaError};
+use tensor::cuda::Cuda;
 use tensor::{AxisOrder, ConvGeometry, Format};
 
-/// The algorithms that apply to `subject`, as cuDNN does not have every geometry, and that `math` admits: TF32 admits
-/// single precision too, and to BF16 it makes no difference. With a `name`, only the one of that name. Feature maps are
-/// of the subject's format, in the memory of `cuda`.
+/// The algorithms that apply, as cuDNN does not have every geometry, and that `math` admits: TF32 admits single precision
+/// too, and to BF16 it makes no difference. With a `name`, only the one of that name. Feature maps are of this format,
+/// in the memory of `cuda`.
 pub(super) fn convolvers(
     cuda: &Cuda,
-    subject: (ConvOp, ConvGeometry, Format),
+    (op, geometry, format): (ConvOp, ConvGeometry, Format),
     math: Math,
     name: Option<&str>,
 ) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
     // Fails here where cuDNN cannot be started, which is no failure of an algorithm.
     cudnn::with(cuda, |_| Ok(()))?;
-    let mut applying = GemmConvolver::all(cuda, subject, math, name);
-    let (algorithm, samples) = ("engines".to_owned(), subject.1.n);
-    let engines = engine_convolvers(cuda, subject, math, name);
-    let engines = engines.map_err(|source| ConvError::Algorithm { algorithm, samples, source })?;
-    applying.extend(engines.into_iter().map(|engine| Arc::new(engine) as Arc<dyn Convolver>));
-    Ok(applying)
-}
-
-/// The engines among them.
-fn engine_convolvers(
-    cuda: &Cuda,
-    (op, geometry, format): (ConvOp, ConvGeometry, Format),
-    math: Math,
-    name: Option<&str>,
-) -> Result<Vec<EngineConvolver>, CudaError> {
-    let mut found = Vec::new();
+    let mut found = GemmConvolver::all(cuda, (op, geometry, format), math, name);
     if is_harmful(op, &geometry) {
         return Ok(found);
     }
+    let failed =
+        |source| ConvError::Algorithm { algorithm: "engines".to_owned(), samples: geometry.n, source };
     // A strided convolution of few channels runs without stride, too, over blocks of pixels that it makes of x.
     let makes_blocks = op != ConvOp::BackwardData && format.layout == AxisOrder::Nchw;
     let dense = blocks(&geometry, format).filter(|_| makes_blocks).map(|g| g.dense(1));
     for of_engine in [geometry.in_memory()].into_iter().chain(dense) {
         let search = Search::new(cuda, op, [geometry, of_engine], format);
-        let Some(search) = refused(search)? else { continue };
-        match name {
-            None => found.append(&mut search.all(math)?),
+        let Some(search) = refused(search).map_err(failed)? else { continue };
+        let engines = match name {
+            None => search.all(math),
             Some(name) => {
                 let engine = search.task.named(name);
-                found.extend(engine.map(|engine| search.set_up(&engine)).transpose()?.flatten());
+                engine.map_or(Ok(None), |engine| search.set_up(&engine)).map(Vec::from_iter)
             }
-        }
+        };
+        let engines = engines.map_err(failed)?.into_iter();
+        found.extend(engines.map(|engine| Arc::new(engine) as Arc<dyn Convolver>));
     }
     Ok(found)
 }
