@@ -66,9 +66,19 @@ impl Pass for Correlation {
         if accumulate == Accumulate::Replace && self.leaves_pixels {
             cpu.for_each_chunk(out, 1 << 14, |_, chunk| chunk.fill(0.0));
         }
-        let out = SharedMut::new(out);
+        let ([input, filter], out) = (operands, SharedMut::new(out));
         for phase in &self.phases {
-            phase.run(cpu, operands, out, accumulate, workspace);
+            let (panels, _) = phase.panels();
+            // A group of the filter is a run of `k`, whichever of the two channels that is.
+            let filter_len = phase.filter.out_channels * phase.in_channels * phase.filter.plane;
+            let bands = phase.patch.pixels.pieces();
+            cpu.for_each_scratch(phase.groups * panels * bands, workspace, |task, scratch| {
+                let (panel, band) = (task / bands, phase.patch.pixels.piece(task % bands));
+                let group = panel / panels;
+                let vectors = part(phase.filter.out_channels.div_ceil(LANES), panels, panel % panels);
+                let filter = &filter[group * filter_len..][..filter_len];
+                dispatch(Task { phase, input, filter, group, vectors, band, out, accumulate, scratch });
+            });
         }
     }
 }
@@ -115,27 +125,6 @@ impl Phase {
         let PatchLayout { pixels, taps, len, .. } = &self.patch;
         let (width, pixels) = (self.panels().1 * LANES, pixels.most_points());
         [align(*len), taps.most_points() * width, pixels * width, align(pixels) * LANES]
-    }
-
-    fn run(
-        &self,
-        cpu: &Cpu,
-        [input, filter]: [&[f32]; 2],
-        out: SharedMut<'_>,
-        accumulate: Accumulate,
-        scratch: &mut [f32],
-    ) {
-        let (panels, _) = self.panels();
-        // A group of the filter is a run of `k`, whichever of the two channels that is.
-        let filter_len = self.filter.out_channels * self.in_channels * self.filter.plane;
-        let bands = self.patch.pixels.pieces();
-        cpu.for_each_scratch(self.groups * panels * bands, scratch, |task, scratch| {
-            let (panel, band) = (task / bands, self.patch.pixels.piece(task % bands));
-            let group = panel / panels;
-            let vectors = part(self.filter.out_channels.div_ceil(LANES), panels, panel % panels);
-            let filter = &filter[group * filter_len..][..filter_len];
-            dispatch(Task { phase: self, input, filter, group, vectors, band, out, accumulate, scratch });
-        });
     }
 }
 
