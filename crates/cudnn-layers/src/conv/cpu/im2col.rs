@@ -112,11 +112,15 @@ impl Pass for RollUp {
     }
 
     fn run(&self, cpu: &Cpu, [dy, w]: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
-        let (g, columns) = (&self.g, self.g.n * self.g.out_pixels());
-        let (k, taps) = (g.k / g.groups, g.taps());
+        let (g, pixels) = (&self.g, self.g.out_pixels());
+        let (k, taps, columns) = (g.k / g.groups, g.taps(), g.n * pixels);
         let ([unrolled, matrix], _) = split(workspace, self.lens());
         for group in 0..g.groups {
-            self.take_matrix(cpu, group * k, dy, matrix);
+            // `matrix[k][n, p, q]`.
+            cpu.for_each_chunk(matrix, pixels, |part, to| {
+                let (channel, sample) = (group * k + part / g.n, part % g.n);
+                to.copy_from_slice(&dy[(sample * g.k + channel) * pixels..][..pixels]);
+            });
             let w = Matrix::rows(&w[group * k * taps..][..k * taps], taps).t();
             let dy = Matrix::rows(matrix, columns);
             gemm(Some(cpu), [taps, columns, k], w, dy, unrolled, columns, Accumulate::Replace);
@@ -130,15 +134,6 @@ impl RollUp {
     fn lens(&self) -> [usize; 2] {
         let (g, columns) = (&self.g, self.g.n * self.g.out_pixels());
         [(g.taps() * columns).next_multiple_of(super::ALIGNED_LEN), g.k / g.groups * columns]
-    }
-
-    /// `matrix[k][n, p, q]` from `dy`, channels from `first` on.
-    fn take_matrix(&self, cpu: &Cpu, first: usize, dy: &[f32], matrix: &mut [f32]) {
-        let (g, pixels) = (&self.g, self.g.out_pixels());
-        cpu.for_each_chunk(matrix, pixels, |part, to| {
-            let (k, sample) = (first + part / g.n, part % g.n);
-            to.copy_from_slice(&dy[(sample * g.k + k) * pixels..][..pixels]);
-        });
     }
 
     /// `dx` of a group is, or is increased by, the sum of all in the unrolled image that was read from each pixel.
