@@ -38,18 +38,11 @@ const TRIAL_FILLS: usize = 8;
 const MOST_LAUNCH_MS: f64 = 0.2;
 
 impl Trial {
-    /// Whether one call is too short to be timed alone, or so short that the GPU had to wait for it.
-    fn is_short(&self, at_least: Duration) -> bool {
-        let longer_than = |time_ms| at_least.as_secs_f64() * 1e3 > time_ms || 2.0 * self.launch_ms > time_ms;
-        self.time_ms.is_some_and(longer_than)
-    }
-
-    /// Whether neither neighbour in its series is near enough in size to show what disturbed it.
+    /// Whether no other in its series is near enough in size to show what disturbed it.
     fn is_alone(series: &[Trial], place: usize) -> bool {
-        let neighbours = [place.checked_sub(1), Some(place + 1)];
-        let mut neighbours = neighbours.into_iter().flatten().filter_map(|place| series.get(place));
         let samples = series[place].samples();
-        !neighbours.any(|other| 8 * samples.abs_diff(other.samples()) <= samples)
+        let is_near = |other: &&Trial| 8 * samples.abs_diff(other.samples()) <= samples;
+        series.iter().filter(is_near).count() == 1
     }
 
     /// The places in a series, by rising size, where fewer samples take longer, or more samples much longer each.
@@ -269,10 +262,12 @@ fn doubtful<'t>(
         let beats = |&(workspace, limit_ms): &(Bytes, f64)| {
             workspace <= trial.convolver.facts().workspace && limit_ms < time_ms
         };
+        // To be timed alone, or so short that the GPU had to wait for it.
+        let is_short = at_least.as_secs_f64() * 1e3 > time_ms || 2.0 * trial.launch_ms > time_ms;
         // A size that is requested whole stands for the sizes around it.
         let stands_alone = requests[trial.request].algorithms.is_none() && Trial::is_alone(series, place);
         let is_hopeless = || hopeless[trial.request].iter().any(beats);
-        trial.is_short(at_least) || disturbed.contains(&place) || stands_alone && !is_hopeless()
+        is_short || disturbed.contains(&place) || stands_alone && !is_hopeless()
     };
     let doubtful: Vec<bool> = series.iter().enumerate().map(is_doubtful).collect();
     std::iter::zip(series, doubtful).filter_map(|(trial, doubtful)| doubtful.then_some(trial)).collect()

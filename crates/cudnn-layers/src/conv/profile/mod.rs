@@ -114,10 +114,8 @@ impl ConvProfiler {
         for (index, request) in requests.iter().enumerate() {
             for convolver in candidates(&self.device, &request.kernel, request.micro_batch)? {
                 let name = &convolver.facts().name;
-                let is_asked_for = match request.algorithms {
-                    Some(_) => request.asks_for(name),
-                    None => !self.lost.contains(&(request.kernel, name.to_owned())),
-                };
+                let has_lost = || self.lost.contains(&(request.kernel, name.to_owned()));
+                let is_asked_for = request.asks_for(name) && (request.algorithms.is_some() || !has_lost());
                 if !is_asked_for || convolver.facts().workspace > self.options.largest_workspace {
                     continue;
                 }
