@@ -117,18 +117,10 @@ impl WithLanes for Task<'_> {
     fn call<L: Lanes>(mut self, lanes: L) {
         let ([patch, dy, sums, turned], _) =
             split(std::mem::take(&mut self.scratch), self.gradient.scratch());
-        let mut mode = self.accumulate;
-        if mode == Accumulate::Add {
+        if self.accumulate == Accumulate::Add {
             self.read(lanes, sums, turned);
         }
-        let offsets = self.gradient.patch.tap_offsets(&self.taps);
-        for sample in 0..self.gradient.g.n {
-            for index in 0..self.gradient.patch.pixels.pieces() {
-                let [_, rows, cols] = self.gradient.patch.pixels.piece(index);
-                self.add_block(lanes, sample, [rows, cols], &offsets, (patch, dy, sums), mode);
-                mode = Accumulate::Add;
-            }
-        }
+        self.multiply(lanes, patch, dy, sums);
         self.write(lanes, sums, turned);
     }
 }
@@ -138,32 +130,30 @@ impl Task<'_> {
         self.vectors.len() * LANES
     }
 
-    /// `sums[tap][channel] (+)=` the sum over the pixels `rows`, `cols` of one sample.
+    /// `sums[tap][channel] (+)=` the sum over the pixels of all samples.
     #[inline(always)]
-    fn add_block<L: Lanes>(
-        &self,
-        lanes: L,
-        sample: usize,
-        [rows, cols]: [Range<usize>; 2],
-        tap_offsets: &[usize; TAPS],
-        (patch, dy, sums): (&mut [f32], &mut [f32], &mut [f32]),
-        mode: Accumulate,
-    ) {
-        let (gradient, width) = (self.gradient, self.width());
-        self.turn(lanes, sample, [rows.clone(), cols.clone()], dy);
-        let block = [sample..sample + 1, rows.clone(), cols.clone()];
-        let steps: [usize; PIXELS] = gradient.patch.pixel_offsets(&block);
-        let first_channel = self.group * (gradient.g.c / gradient.g.groups);
-        let image = gradient.patch.open(self.x, block, (&self.taps, first_channel), patch);
-        let row_len = self.taps.row_len();
-        for (index, tap_row) in self.taps.rows().enumerate() {
-            // This row of taps sees nothing but padding from the pixels outside of these rows.
-            let inside = gradient.patch.axes[0].outputs_inside(tap_row, &rows);
-            let pixels = (inside.start - rows.start) * cols.len()..(inside.end - rows.start) * cols.len();
-            let rows = &tap_offsets[index * row_len..][..row_len];
-            let a = Left::Gathered { elements: image, rows, steps: &steps[pixels.clone()] };
-            let (dy, sums) = (&dy[pixels.start * width..], &mut sums[index * row_len * width..]);
-            block_gemm([row_len, width, pixels.len()], a, (dy, width), (sums, width), mode, &[]);
+    fn multiply<L: Lanes>(&self, lanes: L, patch: &mut [f32], dy: &mut [f32], sums: &mut [f32]) {
+        let FilterGradient { g, patch: layout, .. } = self.gradient;
+        let (width, row_len, mut mode) = (self.width(), self.taps.row_len(), self.accumulate);
+        let tap_offsets: [usize; TAPS] = layout.tap_offsets(&self.taps);
+        let pieces = layout.pixels.pieces();
+        for block in 0..g.n * pieces {
+            let (sample, [_, rows, cols]) = (block / pieces, layout.pixels.piece(block % pieces));
+            self.turn(lanes, sample, [rows.clone(), cols.clone()], dy);
+            let block = [sample..sample + 1, rows.clone(), cols.clone()];
+            let steps: [usize; PIXELS] = layout.pixel_offsets(&block);
+            let first_channel = self.group * (g.c / g.groups);
+            let image = layout.open(self.x, block, (&self.taps, first_channel), patch);
+            for (index, tap_row) in self.taps.rows().enumerate() {
+                // This row of taps sees nothing but padding from the pixels outside of these rows.
+                let inside = layout.axes[0].outputs_inside(tap_row, &rows);
+                let pixels = (inside.start - rows.start) * cols.len()..(inside.end - rows.start) * cols.len();
+                let rows = &tap_offsets[index * row_len..][..row_len];
+                let a = Left::Gathered { elements: image, rows, steps: &steps[pixels.clone()] };
+                let (dy, sums) = (&dy[pixels.start * width..], &mut sums[index * row_len * width..]);
+                block_gemm([row_len, width, pixels.len()], a, (dy, width), (sums, width), mode, &[]);
+            }
+            mode = Accumulate::Add;
         }
     }
 

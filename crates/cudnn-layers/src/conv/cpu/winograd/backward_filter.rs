@@ -35,10 +35,22 @@ impl Pass for BackwardFilter {
 
     fn run(&self, cpu: &Cpu, [x, dy]: [&[f32]; 2], (dw, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         let ([inputs, outputs], workspace) = split(workspace, [self.inputs().len(), self.outputs().len()]);
-        let (dw, panels) = (SharedMut::new(dw), self.outputs().panels());
+        let (problem, dw, panels) = (&self.problem, SharedMut::new(dw), self.outputs().panels());
         let slices = Spectrum { widest: SLICE / LANES, ..self.inputs() };
-        for group in 0..self.problem.groups {
-            self.transform(cpu, group, [x, dy], [&mut *inputs, &mut *outputs], workspace);
+        for group in 0..problem.groups {
+            let shared = [&mut *inputs, &mut *outputs].map(SharedMut::new);
+            // Both operands, by rows of tiles.
+            cpu.for_each_scratch(2 * problem.rows(), workspace, |task, scratch| {
+                let row = task / 2;
+                let (place, tile) = ((group, row..row + 1), row * problem.cols());
+                if task % 2 == 0 {
+                    let (x, to) = ((problem.input, problem.pad, x), (self.inputs(), &shared[0], tile));
+                    analyse::<Input, A>(problem, x, place, to, scratch);
+                } else {
+                    let (dy, to) = ((problem.output, [0, 0], dy), (self.outputs(), &shared[1], tile));
+                    analyse::<OutputAdjoint, M>(problem, dy, place, to, scratch);
+                }
+            });
             cpu.for_each_scratch(panels * slices.panels(), workspace, |task, sums| {
                 let (panel, slice) = (task / slices.panels(), slices.panel_blocks(task % slices.panels()));
                 self.gradients((group, panel, slice), (inputs, outputs), (&dw, accumulate), sums);
@@ -57,29 +69,6 @@ impl BackwardFilter {
     /// `dy` of all tiles.
     fn outputs(&self) -> Spectrum {
         Spectrum { blocks: self.problem.output.blocks(), widest: PANEL, ..self.inputs() }
-    }
-
-    /// Transforms both operands, by rows of tiles.
-    fn transform(
-        &self,
-        cpu: &Cpu,
-        group: usize,
-        [x, dy]: [&[f32]; 2],
-        to: [&mut [f32]; 2],
-        workspace: &mut [f32],
-    ) {
-        let (Problem { input, output, pad, .. }, [inputs, outputs]) = (self.problem, to.map(SharedMut::new));
-        cpu.for_each_scratch(2 * self.problem.rows(), workspace, |task, scratch| {
-            let (problem, row) = (&self.problem, task / 2);
-            let (place, tile) = ((group, row..row + 1), row * problem.cols());
-            if task % 2 == 0 {
-                let to = (self.inputs(), &inputs, tile);
-                analyse::<Input, A>(problem, (input, pad, x), place, to, scratch);
-            } else {
-                let to = (self.outputs(), &outputs, tile);
-                analyse::<OutputAdjoint, M>(problem, (output, [0, 0], dy), place, to, scratch);
-            }
-        });
     }
 
     /// The gradients of a panel of output channels and a slice of blocks of input channels.
