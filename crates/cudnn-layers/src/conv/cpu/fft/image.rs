@@ -31,9 +31,8 @@ impl WithLanes for Analyse<'_> {
     #[inline(always)]
     fn call<L: Lanes>(self, l: L) {
         let (tiling, images, t) = (self.tiling, self.images, self.tiling.t);
-        let groups = tiling.geometry.groups;
         let ([sample, group, block], first, signals) =
-            locate(self.index, groups, images.channels, images.image);
+            locate(self.index, tiling.geometry.groups, images.channels, images.image);
         let source = (&self.elements[first..], signals);
         let columns = &mut self.scratch[..tiling.half() * tiling.column_stride()];
         let mut work = [Work::CLEARED; 3];

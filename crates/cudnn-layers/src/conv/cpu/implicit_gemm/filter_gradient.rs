@@ -61,14 +61,10 @@ impl FilterGradient {
         (self.g.k / self.g.groups).div_ceil(LANES)
     }
 
-    /// Elements in a row of the largest panel.
-    fn width(&self) -> usize {
-        self.vectors().div_ceil(self.panels) * LANES
-    }
-
-    /// Elements of a thread's scratch: a patch, a block of `dy`, sums of products, and sixteen channels of these, turned.
+    /// Elements of a thread's scratch, for the largest panel: a patch, a block of `dy`, sums of products, and sixteen
+    /// channels of these, turned.
     fn scratch(&self) -> [usize; 4] {
-        let (taps, width) = (self.patch.taps.most_points(), self.width());
+        let (taps, width) = (self.patch.taps.most_points(), self.vectors().div_ceil(self.panels) * LANES);
         let (patch, turned) =
             (self.patch.len.next_multiple_of(ALIGNED_LEN), taps.next_multiple_of(LANES) * LANES);
         [patch, self.patch.pixels.most_points() * width, taps * width, turned]
