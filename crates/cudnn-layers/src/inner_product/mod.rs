@@ -1,20 +1,18 @@
-//! The inner product, or fully connected layer: `y = x w^T + b`.
+//! The inner product, or fully connected layer: `y = x w^T`. A [`bias`](crate::bias) is a step of its own.
 //!
 //! `x` is `n x inputs`, `y` is `n x outputs`, the weights `w` are `outputs x inputs` (or, with `transpose`,
-//! `inputs x outputs`), the bias has one element per output. Backward needs the bottom data for `dw` and nothing but
-//! the weights for `dx`.
+//! `inputs x outputs`). Backward needs the bottom data for `dw` and nothing but the weights for `dx`.
 //!
-//! The weights are of the blobs' type; the bias and all gradients of parameters are in single precision.
+//! The weights are of the blobs' type; their gradient is in single precision.
 //!
 //! With the mini-batch of a small machine the weights are by far the largest operand and every one of them is used `n`
 //! times, so the products with them stream them once, at the speed of memory, without packing.
 
 mod cpu;
-mod cuda;
 #[cfg(test)]
 mod tests;
 
-use crate::{AxisExtents, bias};
+use crate::{AxisExtents, blas};
 use tensor::{Device, Out, View, ViewMut};
 
 /// The extents of an inner product.
@@ -46,30 +44,33 @@ impl InnerProduct {
     }
 }
 
-/// `y = x w^T + b`.
-pub fn forward(
-    device: &Device,
-    extents: &InnerProduct,
-    x: View<'_>,
-    w: View<'_>,
-    b: Option<View<'_>>,
-    mut y: ViewMut<'_>,
-) {
+/// `y = x w^T`.
+pub fn forward(device: &Device, extents: &InnerProduct, x: View<'_>, w: View<'_>, y: ViewMut<'_>) {
+    let &InnerProduct { n, inputs, outputs, transpose } = extents;
     extents.check(x.len(), w.len(), y.len());
-    on_device!(device, forward(extents, x, w, y.reborrow()));
-    if let Some(b) = b {
-        bias::forward_in_place(device, &extents.rows(), b, false, y);
-    }
+    product(device, [n, outputs, inputs], [(x, false), (w, !transpose)], y.replaced());
 }
 
 /// `dx (+)= dy w`.
 pub fn backward_data(device: &Device, extents: &InnerProduct, dy: View<'_>, w: View<'_>, dx: Out<'_>) {
+    let &InnerProduct { n, inputs, outputs, transpose } = extents;
     extents.check(dx.to.len(), w.len(), dy.len());
-    on_device!(device, backward_data(extents, dy, w, dx));
+    product(device, [n, inputs, outputs], [(dy, false), (w, transpose)], dx);
 }
 
 /// `dw (+)= dy^T x`.
 pub fn backward_weights(device: &Device, extents: &InnerProduct, x: View<'_>, dy: View<'_>, dw: Out<'_>) {
     extents.check(x.len(), dw.to.len(), dy.len());
-    on_device!(device, backward_weights(extents, x, dy, dw));
+    let (x, dy) = ((x, extents.inputs), (dy, extents.outputs));
+    let ((left, rows), (right, columns)) = if extents.transpose { (x, dy) } else { (dy, x) };
+    product(device, [rows, columns, extents.n], [(left, true), (right, false)], dw);
+}
+
+/// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is `m x n`; of each factor, whether its transpose is stored.
+/// That of `a` is for the gradient of the weights alone: otherwise samples are multiplied by weights.
+fn product(device: &Device, extents: [usize; 3], factors: [(View<'_>, bool); 2], c: Out<'_>) {
+    match device {
+        Device::Cpu(cpu) => cpu::product(cpu, extents, factors, c),
+        Device::Cuda(cuda) => blas::product(cuda, cuda.tf32, extents, factors, c),
+    }
 }

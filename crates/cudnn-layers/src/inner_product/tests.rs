@@ -1,6 +1,7 @@
 //! The three products against plain loops, both layouts of the weights, sizes around every block boundary.
 
 use super::*;
+use crate::bias;
 use crate::testing::on_every_device;
 use tensor::testing::{assert_close, random, sum_tolerance};
 
@@ -38,8 +39,9 @@ on_every_device! {
                         dw[at] += gradient * x;
                     }
                 }
-                let out = on.run([&x, &w, &b], y.len(), |device, [x, w, b], y| {
-                    forward(device, &e, x, w, Some(b), y);
+                let out = on.run([&x, &w, &b], y.len(), |device, [x, w, b], mut y| {
+                    forward(device, &e, x, w, y.reborrow());
+                    bias::forward_in_place(device, &e.rows(), b, false, y);
                 });
                 assert_close(&out, &y, sum_tolerance(inputs), &format!("y of {e:?}"));
                 let out = on.run_accumulating([&dy, &w], dx.len(), |device, [dy, w], dx| {

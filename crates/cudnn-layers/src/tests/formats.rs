@@ -407,7 +407,8 @@ fn cuda_inner_products() {
             check_in(&BOTH[..1], &format!("{e:?}"), [&reads, &writes], |device, _, reads, writes| {
                 let [x, dy, b, w] = *reads else { unreachable!() };
                 let [y, dx, dw, db] = writes else { unreachable!() };
-                inner_product::forward(device, &e, x, w, Some(b), y.reborrow());
+                inner_product::forward(device, &e, x, w, y.reborrow());
+                bias::forward_in_place(device, &e.rows(), b, false, y.reborrow());
                 inner_product::backward_data(device, &e, dy, w, dx.reborrow().added());
                 inner_product::backward_weights(device, &e, x, dy, dw.reborrow().added());
                 bias::backward(device, &e.rows(), None, dy, db.reborrow().added());

@@ -28,9 +28,11 @@ impl Layer for InnerProductLayer {
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let b = io.params.get(1).copied();
-        let (x, w, y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
-        inner_product::forward(device, &self.extents, x, w, b, y);
+        let (x, w, mut y) = (io.bottoms[0], io.params[0], io.tops.remove(0));
+        inner_product::forward(device, &self.extents, x, w, y.reborrow());
+        if let Some(&b) = io.params.get(1) {
+            bias::forward_in_place(device, &self.extents.rows(), b, false, y);
+        }
         Ok(())
     }
 
