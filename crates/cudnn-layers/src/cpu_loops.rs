@@ -160,26 +160,25 @@ pub(crate) fn for_each_channel<const OUTPUTS: usize>(
     });
 }
 
-/// Calls `body(outer index, columns, the block of every output by rows)` for every block of at most `width` columns of
-/// `outer x axis x inner` blobs, vectorised; `run` neighbouring blocks share a task.
-pub(crate) fn for_each_column_block<const OUTPUTS: usize>(
+/// Calls `body(outer index, columns, the block by rows)` for every block of at most `width` columns of an
+/// `outer x axis x inner` blob, vectorised; `run` neighbouring blocks share a task.
+pub(crate) fn for_each_column_block(
     cpu: &Cpu,
     extents: &AxisExtents,
     (width, run): (usize, usize),
-    outputs: [&mut [f32]; OUTPUTS],
-    body: impl Fn(usize, Range<usize>, [RowsMut<'_>; OUTPUTS]) + Sync,
+    blob: &mut [f32],
+    body: impl Fn(usize, Range<usize>, RowsMut<'_>) + Sync,
 ) {
     let inner = extents.inner;
-    assert!(outputs.iter().all(|output| output.len() == extents.len()), "lengths of the outputs");
-    let blobs = outputs.map(SharedMut::new);
-    let per_outer = inner.div_ceil(width);
+    assert_eq!(blob.len(), extents.len(), "the blob's length");
+    let (blob, per_outer) = (SharedMut::new(blob), inner.div_ceil(width));
     inlined!(for_each_run(cpu, extents.outer * per_outer, run, []), |blocks, []| {
         for block in blocks {
             let (outer, first) = (block / per_outer, block % per_outer * width);
             let columns = first..(first + width).min(inner);
             let start = outer * extents.axis * inner + first;
-            let views = blobs.map(|blob| RowsMut { blob, start, stride: inner, width: columns.len() });
-            body(outer, columns, views);
+            let rows = RowsMut { blob, start, stride: inner, width: columns.len() };
+            body(outer, columns, rows);
         }
     });
 }

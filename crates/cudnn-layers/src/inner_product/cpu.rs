@@ -26,7 +26,7 @@ pub(super) fn product(
     let (a, w) = (a.elements, w.t());
     let width = n.next_multiple_of(LANES).max(LANES);
     let (block, extents) = (ROOM / width, AxisExtents { outer: 1, axis: n, inner: m });
-    inlined!(for_each_column_block(cpu, &extents, (block, 1), [c]), |_, columns, [mut c]| {
+    inlined!(for_each_column_block(cpu, &extents, (block, 1), c), |_, columns, mut c| {
         let (mut samples, mut sums) = ([0.0; ROOM], [0.0; ROOM]);
         for first in (0..k).step_by(block) {
             let terms = (k - first).min(block);

@@ -28,20 +28,20 @@ impl Neighbourhood {
     }
 }
 
-/// Calls `body(elements, the sums of the terms around them, the outputs' part)` for blocks of all rows.
+/// Calls `body(elements, the sums of the terms around them, the output's part)` for blocks of all rows.
 /// `terms(elements, to)` computes what is summed, for a range within a row.
-fn for_each_sum<const OUTPUTS: usize>(
+fn for_each_sum(
     cpu: &Cpu,
     near: &Neighbourhood,
-    outputs: [&mut [f32]; OUTPUTS],
+    output: &mut [f32],
     terms: impl Fn(Range<usize>, &mut [f32]) + Sync,
-    body: impl Fn(Range<usize>, &[f32], [&mut [f32]; OUTPUTS]) + Sync,
+    body: impl Fn(Range<usize>, &[f32], &mut [f32]) + Sync,
 ) {
     let (extents, [half, margin]) = (&near.extents, near.half);
     let (width, kept) = near.block();
     let pitch = width + 2 * margin;
     let run = items_per_task(extents.axis * width.min(extents.inner));
-    inlined!(for_each_column_block(cpu, extents, (width, run), outputs), |outer, columns, mut outputs| {
+    inlined!(for_each_column_block(cpu, extents, (width, run), output), |outer, columns, mut output| {
         let mut room = [0.0; ROOM];
         let (vertical, rest) = room.split_at_mut(pitch);
         let (sums, ring) = rest.split_at_mut(width);
@@ -73,8 +73,7 @@ fn for_each_sum<const OUTPUTS: usize>(
                 }
                 around = sums;
             }
-            let outputs = outputs.each_mut().map(|output| output.row(row));
-            body(elements(row, &columns), around, outputs);
+            body(elements(row, &columns), around, output.row(row));
         }
     });
 }
@@ -126,9 +125,9 @@ fn scale_of(near: &Neighbourhood, known: Option<&[f32]>, x: &[f32], range: Range
 pub(super) fn forward(cpu: &Cpu, near: &Neighbourhood, x: View<'_>, y: ViewMut<'_>) {
     let (x, y) = (x.host::<f32>(), y.into_host());
     by_power!(near.beta, |power| inlined!(
-        for_each_sum(cpu, near, [y]),
+        for_each_sum(cpu, near, y),
         |range, to| squares(x, range, to),
-        |range, sums, [y]| {
+        |range, sums, y| {
             for ((y, &x), &sum) in y.iter_mut().zip(&x[range]).zip(sums) {
                 *y = x * power(near.scale(sum));
             }
@@ -148,23 +147,23 @@ pub(super) fn backward(
     let known = scale.map(|scale| {
         let scale = scale.into_host::<f32>();
         inlined!(
-            for_each_sum(cpu, near, [&mut *scale]),
+            for_each_sum(cpu, near, &mut *scale),
             |range, to| squares(x, range, to),
-            |_, sums, [scale]| {
+            |_, sums, scale| {
                 scale.iter_mut().zip(sums).for_each(|(scale, &sum)| *scale = near.scale(sum));
             }
         );
         &*scale
     });
     by_power!(near.beta, |power| inlined!(
-        for_each_sum(cpu, near, [dx]),
+        for_each_sum(cpu, near, dx),
         |range, to| {
             scale_of(near, known, x, range.clone(), to);
             for ((to, &x), &dy) in to.iter_mut().zip(&x[range.clone()]).zip(&dy[range]) {
                 *to = dy * x * (power(*to) / *to);
             }
         },
-        |range, sums, [dx]| {
+        |range, sums, dx| {
             let scale = &mut [0.0; MAX_WIDTH][..range.len()];
             scale_of(near, known, x, range.clone(), scale);
             let (factor, accumulate) = (near.factors[1], accumulate);

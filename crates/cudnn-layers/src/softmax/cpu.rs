@@ -15,7 +15,7 @@ fn blocks(extents: &AxisExtents) -> (usize, usize) {
 
 pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
     let (x, y) = (x.host::<f32>(), y.into_host());
-    inlined!(for_each_column_block(cpu, extents, blocks(extents), [y]), |outer, columns, [mut y]| {
+    inlined!(for_each_column_block(cpu, extents, blocks(extents), y), |outer, columns, mut y| {
         let (mut largest, mut sum) = ([f32::NEG_INFINITY; WIDTH], [0.0; WIDTH]);
         for index in 0..extents.axis {
             let x = &x[extents.plane(outer, index)][columns.clone()];
@@ -37,7 +37,7 @@ pub(super) fn forward(cpu: &Cpu, extents: &AxisExtents, x: View<'_>, y: ViewMut<
 
 pub(super) fn backward(cpu: &Cpu, extents: &AxisExtents, y: View<'_>, dy: View<'_>, dx: Out<'_>) {
     let (y, dy, (dx, accumulate)) = (y.host(), dy.host(), dx.into_host());
-    inlined!(for_each_column_block(cpu, extents, blocks(extents), [dx]), |outer, columns, [mut dx]| {
+    inlined!(for_each_column_block(cpu, extents, blocks(extents), dx), |outer, columns, mut dx| {
         let rows = |index| [y, dy].map(|blob: &[f32]| &blob[extents.plane(outer, index)][columns.clone()]);
         let mut dot = [0.0; WIDTH];
         for index in 0..extents.axis {
@@ -116,7 +116,7 @@ pub(super) fn loss_backward(
     let scale = (f64::from(loss_weight) / options.normaliser(extents, valid).max(1) as f64) as f32;
     let ignored = options.ignore_label.map(|label| label as f32);
     let [own, other] = options.shares(extents.axis);
-    inlined!(for_each_column_block(cpu, extents, blocks(extents), [dx]), |outer, columns, [mut dx]| {
+    inlined!(for_each_column_block(cpu, extents, blocks(extents), dx), |outer, columns, mut dx| {
         let labels = &labels[outer * extents.inner..][columns.clone()];
         for class in 0..extents.axis {
             let p = &p[extents.plane(outer, class)][columns.clone()];
