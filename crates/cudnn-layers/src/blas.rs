@@ -144,9 +144,10 @@ impl Library for Cublas {
         // SAFETY: the address of a handle is written to.
         unsafe { call!(cublasCreate_v2(&mut handle)) }?;
         let cublas = Self { handle, stream: stream.clone() };
+        let stream: sys::cudaStream_t = stream.raw().cast();
         // SAFETY: the handle was just made; the stream lives as long as `cublas.stream`, and the handle is destroyed
         // before.
-        unsafe { call!(cublasSetStream_v2(handle, stream.raw().cast())) }?;
+        unsafe { call!(cublasSetStream_v2(handle, stream)) }?;
         Ok(cublas)
     }
 }

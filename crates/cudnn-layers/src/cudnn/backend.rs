@@ -85,10 +85,10 @@ impl Descriptor {
         unsafe { call!(cudnnBackendFinalize(self.raw)) }.map(|()| Arc::new(self))
     }
 
-    /// The values of an attribute.
-    pub(super) fn get<T: Value>(&self, name: Name) -> Result<Vec<T>> {
-        let mut values = Vec::with_capacity(self.read::<T>(name, T::TYPE, None)?);
-        let count = self.read(name, T::TYPE, Some(values.spare_capacity_mut()))?;
+    /// The values of an attribute, `most` at most.
+    pub(super) fn get<T: Value>(&self, name: Name, most: usize) -> Result<Vec<T>> {
+        let mut values = Vec::with_capacity(most);
+        let count = self.read(name, T::TYPE, &mut values.spare_capacity_mut()[..most])?;
         // SAFETY: cuDNN has written as many values as it says, and no more than there is room for.
         unsafe { values.set_len(count) };
         Ok(values)
@@ -96,7 +96,7 @@ impl Descriptor {
 
     /// The value of an attribute that has one.
     pub(super) fn get_one<T: Value>(&self, name: Name) -> Result<T> {
-        let value = self.get(name)?.first().copied();
+        let value = self.get(name, 1)?.first().copied();
         value.ok_or_else(|| CudaError::new("asking cuDNN about an engine", "an attribute has no value"))
     }
 
@@ -105,22 +105,17 @@ impl Descriptor {
         const TYPE: Type = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
         let mut parts: Vec<Self> = (0..most).map(|_| Self::new(kind)).collect::<Result<_, _>>()?;
         let mut raw: Vec<_> = parts.iter().map(|part| MaybeUninit::new(part.raw)).collect();
-        parts.truncate(self.read(name, TYPE, Some(&mut raw))?);
+        parts.truncate(self.read(name, TYPE, &mut raw)?);
         Ok(parts)
     }
 
-    /// Reads as many values as there is room for, and returns how many; without room, how many there are to read.
-    fn read<T>(&self, name: Name, kind: Type, room: Option<&mut [MaybeUninit<T>]>) -> Result<usize> {
-        let most = room.as_ref().map(|room| room.len());
-        let values = room.map_or(std::ptr::null_mut(), |room| room.as_mut_ptr().cast());
-        let mut count = 0;
+    /// Reads as many values as there is room for, and returns how many.
+    fn read<T>(&self, name: Name, kind: Type, room: &mut [MaybeUninit<T>]) -> Result<usize> {
+        let (most, values, mut count) = (room.len() as i64, room.as_mut_ptr().cast(), 0);
         // SAFETY: `self` is alive; cuDNN writes at most as many values as it is told, or refuses the type.
-        unsafe {
-            let most = most.unwrap_or(0) as i64;
-            call!(cudnnBackendGetAttribute(self.raw, name, kind, most, &mut count, values))
-        }?;
-        let count = usize::try_from(count).unwrap_or(0);
-        Ok(most.map_or(count, |most| count.min(most)))
+        unsafe { call!(cudnnBackendGetAttribute(self.raw, name, kind, most, &mut count, values)) }?;
+        // There may be more.
+        Ok(usize::try_from(count).unwrap_or(0).min(room.len()))
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct EngineConfig {
 /// The operands `a`, `b` and `out` of the table in [`crate::conv`], as a graph and its run call them.
 const OPERANDS: [i64; 3] = [1, 2, 3];
 
-/// More than there are knobs of an engine, and than suggested engines are worth a look.
+/// More than there are knobs and notes of an engine, and than suggested engines are worth a look.
 const MANY: usize = 64;
 
 impl ConvGraph {
@@ -111,8 +111,8 @@ impl ConvGraph {
             }
             let config = config.finish()?;
             let workspace: i64 = config.get_one(Name::CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)?;
-            let numerical: Vec<NumericalNote> = of_index.get(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)?;
-            let behavior: Vec<BehaviorNote> = of_index.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)?;
+            let numerical: Vec<NumericalNote> = of_index.get(Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, MANY)?;
+            let behavior: Vec<BehaviorNote> = of_index.get(Name::CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, MANY)?;
             let mut facts = EngineFacts {
                 workspace: usize::try_from(workspace).unwrap_or(0),
                 numerical: numerical.into_iter().map(|note| note.0).collect(),

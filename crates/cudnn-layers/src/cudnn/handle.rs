@@ -44,8 +44,9 @@ impl Library for Handle {
         // SAFETY: the address of a handle is written to.
         unsafe { call!(cudnnCreate(&mut raw)) }?;
         let handle = Self { raw, stream: stream.clone() };
+        let stream: sys::cudaStream_t = stream.raw().cast();
         // SAFETY: the handle was just made; it is destroyed before its stream, which it keeps.
-        unsafe { call!(cudnnSetStream(raw, stream.raw().cast())) }?;
+        unsafe { call!(cudnnSetStream(raw, stream)) }?;
         Ok(handle)
     }
 }
