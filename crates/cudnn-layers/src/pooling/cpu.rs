@@ -26,22 +26,21 @@ pub(super) fn forward_max(
     x: View<'_>,
     (bias, relu): (Option<View<'_>>, bool),
     y: ViewMut<'_>,
-    mask: Option<ViewMut<'_>>,
+    mask: ViewMut<'_>,
 ) {
     let ([image, outputs], out_w, tap_size) = (plane_lens(g), g.out_w(), tap_size(g));
     let (x, bias) = (x.host::<f32>(), bias.map(|bias| bias.host::<f32>()));
-    let out = ([y.into_host()], mask.map(ViewMut::into_host).unwrap_or_default());
+    let out = ([y.into_host()], mask.into_host::<u8>());
     inlined!(for_each_run_with(cpu, g.n * g.c, items_per_task(image), out), |planes, [y], mask| {
         let (phases, mut room) = (Phases::new(g), [f32::NEG_INFINITY; ROOM]);
-        let mut masks = mask.chunks_mut(out_w * tap_size);
+        let mut masks = mask.chunks_exact_mut(out_w * tap_size);
         for (plane, y) in planes.zip(y.chunks_exact_mut(outputs)) {
             let x = &x[plane * image..][..image];
             let bias = bias.map_or(-0.0, |bias| bias[plane % g.c]); // adding -0 changes nothing
-            for (row, y) in y.chunks_exact_mut(out_w).enumerate() {
+            for (row, (y, mask)) in y.chunks_exact_mut(out_w).zip(&mut masks).enumerate() {
                 if let Some(phases) = &phases {
                     phases.fill(g, x, bias, row, &mut room);
                 }
-                let mask = masks.next().unwrap_or_default();
                 for (column, y) in (0..).step_by(LANES).zip(y.chunks_mut(LANES)) {
                     let (best, mut winners) = match &phases {
                         Some(phases) => phases.maxima(g, &room[column..]),
@@ -53,7 +52,7 @@ pub(super) fn forward_max(
                         let stopped = relu && (best <= 0.0 || best.is_nan());
                         *winner = if stopped { NONE } else { *winner };
                     }
-                    let mask = mask.get_mut(column * tap_size..).unwrap_or_default();
+                    let mask = &mut mask[column * tap_size..];
                     if tap_size == 1 {
                         mask.iter_mut().zip(winners).for_each(|(to, tap)| *to = tap as u8);
                     } else {

@@ -16,7 +16,7 @@ pub(super) fn forward_max(
     x: View<'_>,
     (bias, relu): (Option<View<'_>>, bool),
     y: ViewMut<'_>,
-    mut mask: Option<ViewMut<'_>>,
+    mask: ViewMut<'_>,
 ) {
     let function = match g.window {
         [2, 2] => "max_pool_forward_2",
@@ -24,10 +24,9 @@ pub(super) fn forward_max(
         _ if tap_size(g) == 1 => "max_pool_forward_u8",
         _ => "max_pool_forward_u32",
     };
-    let mask = mask.as_mut().map_or(0, |mask| mask.address::<u8>());
-    let operands = [x.numbers(), numbers(bias), y.numbers(), mask];
-    // SAFETY: `(Planes g, const real* x, const float* bias, real* y, Tap* mask)`, where bias and mask may be null; the
-    // contract has checked the lengths.
+    let operands = [x.numbers(), numbers(bias), y.numbers(), mask.address::<u8>()];
+    // SAFETY: `(Planes g, const real* x, const float* bias, real* y, Tap* mask)`, where bias may be null; the contract
+    // has checked the lengths.
     unsafe { launch(cuda, g, [x, y.as_view()], operands, |_| (function, outputs(g)), (relu, None)) };
 }
 

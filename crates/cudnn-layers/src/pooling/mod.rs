@@ -31,18 +31,18 @@ fn tap_size(geometry: &PoolGeometry) -> usize {
 }
 
 /// `y = maximum over windows of x`, each pixel with the `bias` of its channel, with `relu` rectified; `winners` gets
-/// what [`mask`] says. It may be left out where no backward pass follows.
+/// what [`mask`] says.
 pub fn forward_max(
     device: &Device,
     geometry: &PoolGeometry,
     x: View<'_>,
     (bias, relu): (Option<View<'_>>, bool),
     y: ViewMut<'_>,
-    winners: Option<ViewMut<'_>>,
+    mut winners: ViewMut<'_>,
 ) {
     check(geometry, x.len(), y.len());
     assert!(bias.is_none_or(|bias| bias.len() == geometry.c), "one bias per channel");
-    let winners = winners.map(|mut winners| winners.take(Format::U8, mask(geometry).bytes()));
+    let winners = winners.take(Format::U8, mask(geometry).bytes());
     on_device!(device, forward_max(geometry, x, (bias, relu), y, winners));
 }
 

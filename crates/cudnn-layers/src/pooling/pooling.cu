@@ -62,7 +62,7 @@ __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out,
     }
 }
 
-/// Of pixels that are equal, with their bias, the first wins. `bias` and `mask` may be null.
+/// Of pixels that are equal, with their bias, the first wins. `bias` may be null.
 template <int WINDOW, int W, class Tap>
 __device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, const float* __restrict__ bias,
                                             real* __restrict__ y, Tap* __restrict__ mask) {
@@ -74,7 +74,7 @@ __device__ __forceinline__ void max_forward(const Planes& g, const real* __restr
         UNROLL for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, pixel.at[lane] + biases.at[lane]);
     });
     u64 output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
-    maxima.write(g.relu, y + output, mask ? mask + output : nullptr, [](int, float value) { return value; });
+    maxima.write(g.relu, y + output, mask + output, [](int, float value) { return value; });
 }
 
 /// Pixels of window `index` along one axis, padding included.

@@ -240,7 +240,7 @@ fn cuda_batch_norms_with_a_pooling_behind() {
                 let to = (normal.reborrow(), statistics.reborrow());
                 batch_norm::forward(device, &norm, 1e-3, x, None, to.0, to.1, running);
                 for y in [y, again] {
-                    let winners = Some(saved.reborrow());
+                    let winners = saved.reborrow();
                     pooling::forward_max(
                         device,
                         &pool,
@@ -286,7 +286,7 @@ fn cuda_poolings() {
         check(&format!("{g:?}"), [&reads, &writes], |device, _, reads, writes| {
             let [largest, mean, dx, of_mean, mask] = writes else { unreachable!() };
             let behind = (is_biased.then_some(reads[2]), relu);
-            pooling::forward_max(device, &g, reads[0], behind, largest.reborrow(), Some(mask.reborrow()));
+            pooling::forward_max(device, &g, reads[0], behind, largest.reborrow(), mask.reborrow());
             pooling::backward_max(device, &g, mask.as_view(), reads[1], dx.reborrow().added());
             pooling::forward_average(device, &g, reads[0], mean.reborrow());
             pooling::backward_average(device, &g, reads[1], of_mean.reborrow().added());

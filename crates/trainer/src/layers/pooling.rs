@@ -31,7 +31,7 @@ impl Layer for Pooling {
         let (g, x, y) = (self.extents, io.bottoms[0], io.tops.remove(0));
         let behind = (io.params.first().copied(), io.rectify);
         match self.params.method {
-            PoolingMethod::Max => pooling::forward_max(device, &g, x, behind, y, Some(io.saved)),
+            PoolingMethod::Max => pooling::forward_max(device, &g, x, behind, y, io.saved),
             PoolingMethod::Average => pooling::forward_average(device, &g, x, y),
         }
         Ok(())
