@@ -64,7 +64,6 @@ impl Cublas {
     /// Sets what belongs to the device: the arithmetic, and its scratch as the workspace. With one stream and one
     /// workspace cuBLAS gives the same result every time.
     fn prepare(&mut self, tf32: bool, scratch: ViewMut<'_>) -> Result<(), CudaError> {
-        self.stream.bind()?;
         let math = match tf32 {
             true => sys::cublasMath_t::CUBLAS_TF32_TENSOR_OP_MATH,
             false => sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION,
@@ -139,7 +138,6 @@ impl Library for Cublas {
             let tried = cudarc::get_lib_name_candidates("cublas").join(", ");
             return Err(CudaError::new("starting cuBLAS", format!("it is not installed (tried {tried})")));
         }
-        stream.bind()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the address of a handle is written to.
         unsafe { call!(cublasCreate_v2(&mut handle)) }?;

@@ -25,15 +25,11 @@ unsafe impl Send for Handle {}
 /// # Errors
 /// cuDNN is too old, or does not work with this driver or GPU; or what `work` returns.
 pub(crate) fn with<R>(cuda: &Cuda, work: impl FnOnce(sys::cudnnHandle_t) -> Result<R>) -> Result<R> {
-    cuda.with_library(|handle: &mut Handle| {
-        handle.stream.bind()?;
-        work(handle.raw)
-    })
+    cuda.with_library(|handle: &mut Handle| work(handle.raw))
 }
 
 impl Library for Handle {
     fn new(stream: &Stream) -> Result<Self> {
-        stream.bind()?;
         let found = version();
         if found < OLDEST {
             let [found, oldest] = [found, OLDEST].map(version_name);

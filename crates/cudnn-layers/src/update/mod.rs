@@ -171,14 +171,6 @@ impl StepState {
     pub const LOSS: Span = Span { offset: 0, len: size_of::<f64>(), format: Format::U8 };
     #[allow(missing_docs)]
     pub const OFFERED: Span = Span { offset: size_of::<f64>(), ..Self::LOSS };
-
-    /// As it was read from the device's memory.
-    ///
-    /// # Panics
-    /// If there are fewer or more bytes.
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        bytemuck::pod_read_unaligned(bytes)
-    }
 }
 
 /// A part of the objective: the loss of a layer, and its weight.

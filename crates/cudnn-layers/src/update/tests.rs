@@ -63,7 +63,7 @@ impl Memory {
     }
 
     fn state(&self) -> StepState {
-        StepState::from_bytes(&self.state.read(self.span).unwrap())
+        bytemuck::pod_read_unaligned(&self.state.read::<u8>(self.span).unwrap())
     }
 }
 

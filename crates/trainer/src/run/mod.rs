@@ -309,7 +309,7 @@ impl Execution {
     pub(crate) fn state(&self) -> Result<StepState, NetError> {
         let state = self.state.read::<u8>(STATE);
         self.nets[0].check()?;
-        Ok(StepState::from_bytes(&state?))
+        Ok(bytemuck::pod_read_unaligned(&state?))
     }
 
     /// Forgets a loss that was not finite, which had stopped updates.

@@ -42,7 +42,7 @@ struct Shared {
 
 /// A library's handle on one device.
 pub trait Library: Send + Sized + 'static {
-    /// Starts it, working in `stream`.
+    /// Starts it, working in `stream`, whose context is bound.
     ///
     /// # Errors
     /// The library is missing, too old, or does not work with this device.
@@ -104,8 +104,8 @@ impl Cuda {
         lock(&self.shared.scratch).len() as u64
     }
 
-    /// Uses a library, which is started at first use and ends with the device. Several threads take turns; `work`
-    /// cannot use another library meanwhile.
+    /// Uses a library, which is started at first use and ends with the device, on whose context it works. Several threads
+    /// take turns; `work` cannot use another library meanwhile.
     ///
     /// # Errors
     /// The library could not be started, or what `work` returns.
@@ -113,6 +113,7 @@ impl Cuda {
         &self,
         work: impl FnOnce(&mut T) -> Result<R, CudaError>,
     ) -> Result<R, CudaError> {
+        self.stream.bind()?;
         let mut libraries = lock(&self.shared.libraries);
         let library = get_or_make(&mut libraries, TypeId::of::<T>(), || {
             T::new(&self.stream).map(|library| Box::new(library) as Box<dyn Any + Send>)
