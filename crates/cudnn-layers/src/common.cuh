@@ -444,34 +444,6 @@ __device__ __forceinline__ void sum_batch(const real* const (&from)[INPUTS], rea
     }
 }
 
-/// The sums of a thread's rows.
-template <bool WRITES, int INPUTS, class Of>
-struct RowSums {
-    const real* const (&from)[INPUTS];
-    real* to;
-    const Extents& e;
-    Of of;
-
-    template <int W, int SUMS>
-    __device__ __forceinline__ void operator()(u32 lanes, u64 channel, double (&sums)[W][SUMS]) const {
-        constexpr int STEPS = 8 / INPUTS;
-        auto terms = of(channel, Width<W>());
-        auto [row, step_rows] = RowWalk<u64>(lanes);
-        for (; row + (STEPS - 1) * step_rows < e.outer; row += STEPS * step_rows) {
-            sum_batch<true, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
-        }
-        // One after the other, the last rows wait for memory as often as all before them. Packs of 8 leave no registers to
-        // have them together: in BF16 that was slower.
-        if constexpr (W <= 4) {
-            sum_batch<false, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
-        } else {
-            for (; row < e.outer; row += step_rows) {
-                sum_batch<true, 1, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
-            }
-        }
-    }
-};
-
 /// Sums of each warp, or later of each slice of parts, per column.
 using ColumnSums = double[SUM_THREADS / 32][2][COLUMNS];
 __device__ inline ColumnSums& column_sums() {
@@ -562,6 +534,30 @@ __device__ __forceinline__ void sum_columns(const Extents& e, double* partials, 
     __syncthreads();
 }
 
+/// As `sum_channels`, in packs of `W` channels.
+template <int W, int SUMS, bool WRITES, int INPUTS, class Of, class Finish>
+__device__ __forceinline__ void sum_rows(const real* const (&from)[INPUTS], real* to, const Extents& e, double* partials,
+                                         Of of, Finish finish) {
+    auto of_thread = [&](u32 lanes, u64 channel, double (&sums)[W][SUMS]) {
+        constexpr int STEPS = 8 / INPUTS;
+        auto terms = of(channel, Width<W>());
+        auto [row, step_rows] = RowWalk<u64>(lanes);
+        for (; row + (STEPS - 1) * step_rows < e.outer; row += STEPS * step_rows) {
+            sum_batch<true, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+        }
+        // One after the other, the last rows wait for memory as often as all before them. Packs of 8 leave no registers to
+        // have them together: in BF16 that was slower.
+        if constexpr (W <= 4) {
+            sum_batch<false, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+        } else {
+            for (; row < e.outer; row += step_rows) {
+                sum_batch<true, 1, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
+            }
+        }
+    };
+    sum_columns<W, SUMS>(e, partials, of_thread, finish);
+}
+
 // ---- One channel ----------------------------------------------------------------------------------------------------
 
 /// A thread's way through some samples of one channel in packs of `W`, together with the other threads of its block.
@@ -594,12 +590,12 @@ struct ChannelWalk {
     }
 };
 
-/// `to[i] (+)= op(the inputs' elements i)` over this thread's elements.
-template <int W, int INPUTS, class Op>
-__device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* const (&from)[INPUTS], real* to, bool add,
-                                           Op op) {
+/// Adds up `terms(0, the inputs' elements, sums)` over this thread's elements, in single precision over a batch of `STEPS`
+/// packs, in double precision over batches, and writes or adds what it returns if that is wanted.
+template <int W, int STEPS, bool WRITES, int INPUTS, int SUMS, class Terms>
+__device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* const (&from)[INPUTS], real* to, bool add,
+                                            double (&sums)[SUMS], Terms terms) {
     while (walk.more()) {
-        constexpr int STEPS = BATCH<W> / (INPUTS > 2 ? 4 : 2);  // outputs need registers, too
         Pack<W, real> in[STEPS][INPUTS], out[STEPS];
         u64 at[STEPS];
         bool there[STEPS];
@@ -608,40 +604,16 @@ __device__ __forceinline__ void thread_map(ChannelWalk<W> walk, const real* cons
             if (!there[step]) continue;
             at[step] = walk.at();
             load_all(in[step], from, at[step]);
-            if (add) out[step] = load<W>(to + at[step]);
+            if (WRITES && add) out[step] = load<W>(to + at[step]);
             walk.step();
-        }
-        UNROLL for (int step = 0; step < STEPS; step++) {
-            if (!there[step]) continue;
-            each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &out[step].at[lane], op(0, x)); });
-            store<W>(to + at[step], out[step]);
-        }
-    }
-}
-
-/// Adds up `terms(0, the inputs' elements, sums)` over this thread's elements, in single precision over a batch, in
-/// double precision over batches, and writes what it returns if that is wanted.
-template <int W, bool WRITES, int INPUTS, int SUMS, class Terms>
-__device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* const (&from)[INPUTS], real* to,
-                                            double (&sums)[SUMS], Terms terms) {
-    constexpr int STEPS = INPUTS > 2 ? BATCH<W> / 2 : BATCH<W>;
-    while (walk.more()) {
-        Pack<W, real> in[STEPS][INPUTS], out;
-        u64 at[STEPS];
-        bool there[STEPS];
-        UNROLL for (int step = 0; step < STEPS; step++) {
-            there[step] = walk.more();
-            if (there[step]) {
-                at[step] = walk.at();
-                load_all(in[step], from, at[step]);
-                walk.step();
-            }
         }
         float batch[SUMS] = {};
         UNROLL for (int step = 0; step < STEPS; step++) {
             if (!there[step]) continue;
-            each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { out.at[lane] = terms(0, x, batch); });
-            if (WRITES) store<W>(to + at[step], out);
+            // A pack of its own: in BF16 registers would be spilled.
+            Pack<W, real> result = WRITES && add ? out[step] : Pack<W, real>{};
+            each_lane(in[step], [&](int lane, const float (&x)[INPUTS]) { put(add, &result.at[lane], terms(0, x, batch)); });
+            if (WRITES) store<W>(to + at[step], result);
         }
         for (int sum = 0; sum < SUMS; sum++) sums[sum] += batch[sum];
     }
@@ -651,10 +623,14 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
 template <int INPUTS, class Op>
 __device__ __forceinline__ void channel_map(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e,
                                             u64 channel, Op op) {
+    constexpr int FEWER = INPUTS > 2 ? 4 : 2;  // outputs need registers, too
+    double none[1] = {};
+    auto of = [&](int lane, const float (&x)[INPUTS], float (&)[1]) { return op(lane, x); };
     if (in_packs(e, from, to)) {
-        thread_map(ChannelWalk<PACK>(e, channel, 0, e.outer), from, to, add, op);
+        ChannelWalk<PACK> walk(e, channel, 0, e.outer);
+        thread_sums<PACK, BATCH<PACK> / FEWER, true>(walk, from, to, add, none, of);
     } else {
-        thread_map(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, op);
+        thread_sums<1, BATCH<1> / FEWER, true>(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, none, of);
     }
 }
 
@@ -689,10 +665,12 @@ template <bool WRITES, int INPUTS, int SUMS, class Terms>
 __device__ void channel_sums(const real* const (&from)[INPUTS], real* to, const Extents& e, u64 channel, u64 first,
                              u64 last, double (&sums)[SUMS], Terms terms) {
     for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
+    constexpr int FEWER = INPUTS > 2 ? 2 : 1;
     if (in_packs(e, from, WRITES ? to : nullptr)) {
-        thread_sums<PACK, WRITES>(ChannelWalk<PACK>(e, channel, first, last), from, to, sums, terms);
+        ChannelWalk<PACK> walk(e, channel, first, last);
+        thread_sums<PACK, BATCH<PACK> / FEWER, WRITES>(walk, from, to, false, sums, terms);
     } else {
-        thread_sums<1, WRITES>(ChannelWalk<1>(e, channel, first, last), from, to, sums, terms);
+        thread_sums<1, BATCH<1> / FEWER, WRITES>(ChannelWalk<1>(e, channel, first, last), from, to, false, sums, terms);
     }
     for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
 }
@@ -707,9 +685,8 @@ template <int SUMS, bool WRITES = false, int INPUTS, class Of, class Finish>
 __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], real* to, const Extents& e,
                                              double* partials, Of of, Finish finish) {
     if constexpr (CHANNELS_LAST) {
-        RowSums<WRITES, INPUTS, Of> sum_rows{from, to, e, of};
-        if (in_packs(e, from, WRITES ? to : nullptr)) return sum_columns<PACK, SUMS>(e, partials, sum_rows, finish);
-        return sum_columns<1, SUMS>(e, partials, sum_rows, finish);
+        if (in_packs(e, from, WRITES ? to : nullptr)) return sum_rows<PACK, SUMS, WRITES>(from, to, e, partials, of, finish);
+        return sum_rows<1, SUMS, WRITES>(from, to, e, partials, of, finish);
     }
     u64 part = blockIdx.y, parts = gridDim.y, channel = blockIdx.x;
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
