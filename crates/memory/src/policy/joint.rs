@@ -44,6 +44,10 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
         Ok(keep) => return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep }),
         Err(below) => below.floor,
     };
+    let below = floor(outline, costs);
+    if budget < below.floor {
+        return Err(below);
+    }
     let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
     let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
     let mut without = Search::new(&ways[0]);
@@ -59,7 +63,7 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
         },
     );
     let best = plans.into_iter().flatten().min_by(|a, b| a.planned_ms().total_cmp(&b.planned_ms()));
-    let Some(mut plan) = best else { return Err(floor(outline, costs)) };
+    let Some(mut plan) = best else { return Err(below) };
     let mut last = with.unwrap_or(without);
     let bounds_ms = BOUNDED.map(|times| {
         last.set_capacity((budget.0 as f64 * times) as u64 / ARENA_ALIGNMENT * ARENA_ALIGNMENT);
