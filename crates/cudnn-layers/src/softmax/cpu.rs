@@ -63,15 +63,14 @@ fn count_predictions(
 ) -> Result<usize, LabelError> {
     let mut counted = 0;
     for (prediction, &label) in labels.host::<f32>().iter().enumerate() {
-        if ignore_label.is_some_and(|ignored| label == ignored as f32) {
+        if ignore_label.is_some_and(|ignored| label.trunc() == ignored as f32) {
             continue;
         }
         let (sample, inner) = (prediction / extents.inner, prediction % extents.inner);
-        let class = label as usize;
-        if class as f32 != label || class >= extents.axis {
+        if !(0.0..extents.axis as f32).contains(&label.trunc()) {
             return Err(LabelError { label, sample, classes: extents.axis });
         }
-        each(extents.plane(sample, 0).start + inner, class);
+        each(extents.plane(sample, 0).start + inner, label as usize);
         counted += 1;
     }
     Ok(counted)
@@ -82,9 +81,8 @@ pub(super) fn loss(
     _: &Cpu,
     extents: &AxisExtents,
     options: &LossOptions,
-    p: View<'_>,
-    labels: View<'_>,
-    to: ViewMut<'_>,
+    [p, labels]: [View<'_>; 2],
+    [to, divisor]: [ViewMut<'_>; 2],
 ) -> Result<(), LabelError> {
     let (p, mut total) = (p.host::<f32>(), 0.0);
     let [own, other] = options.shares(extents.axis);
@@ -99,7 +97,9 @@ pub(super) fn loss(
         }
         total -= f64::from(own - other) * log(class);
     })?;
-    to.into_host()[0] = (total / options.normaliser(extents, valid).max(1) as f64) as f32;
+    let divided_by = options.normaliser(extents, valid).max(1);
+    to.into_host()[0] = (total / divided_by as f64) as f32;
+    divisor.into_host()[0] = divided_by as f32;
     Ok(())
 }
 
@@ -108,26 +108,25 @@ pub(super) fn loss_backward(
     extents: &AxisExtents,
     options: &LossOptions,
     loss_weight: f32,
-    [p, labels]: [View<'_>; 2],
+    [p, divisor, labels]: [View<'_>; 3],
     dx: Out<'_>,
-) -> Result<(), LabelError> {
-    let valid = count_predictions(extents, options.ignore_label, labels, |_, _| ())?;
+) {
     let (p, labels, (dx, accumulate)) = (p.host::<f32>(), labels.host::<f32>(), dx.into_host());
-    let scale = (f64::from(loss_weight) / options.normaliser(extents, valid).max(1) as f64) as f32;
+    let scale = loss_weight / divisor.host::<f32>()[0];
     let ignored = options.ignore_label.map(|label| label as f32);
     let [own, other] = options.shares(extents.axis);
     inlined!(for_each_column_block(cpu, extents, blocks(extents), dx), |outer, columns, mut dx| {
         let labels = &labels[outer * extents.inner..][columns.clone()];
         for class in 0..extents.axis {
             let p = &p[extents.plane(outer, class)][columns.clone()];
-            for ((dx, &p), &label) in dx.row(class).iter_mut().zip(p).zip(labels) {
+            for ((dx, &p), label) in dx.row(class).iter_mut().zip(p).zip(labels) {
+                let label = label.trunc();
                 let wanted = if label == class as f32 { own } else { other };
                 let gradient = if Some(label) == ignored { 0.0 } else { (p - wanted) * scale };
                 put(accumulate, dx, gradient);
             }
         }
     });
-    Ok(())
 }
 
 pub(super) fn accuracy(

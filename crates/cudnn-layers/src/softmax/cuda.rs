@@ -11,9 +11,6 @@ sources!("softmax.cu");
 /// Sums over predictions are made by one block, in an order that depends on nothing but their number.
 const ONE_BLOCK: Grid = Grid { blocks: [1, 1, 1], threads: 512, at_once: false };
 
-/// Bytes of scratch memory for the factor that `softmax_loss_factor` leaves.
-const FACTOR_LEN: usize = 16;
-
 /// `y` is of the type of `x`, or in single precision.
 pub(super) fn forward(cuda: &Cuda, extents: &AxisExtents, x: View<'_>, y: ViewMut<'_>) {
     let place = of_type(&[Some(x)]);
@@ -52,18 +49,25 @@ pub(super) fn loss(
     cuda: &Cuda,
     extents: &AxisExtents,
     options: &LossOptions,
-    p: View<'_>,
-    labels: View<'_>,
-    to: ViewMut<'_>,
+    [p, labels]: [View<'_>; 2],
+    [to, divisor]: [ViewMut<'_>; 2],
 ) -> Result<(), LabelError> {
     let (normaliser, ignored) = (options.normaliser(extents, 0), ignored(options.ignore_label));
     let (e, shares) = (Extents::new(extents), options.shares(extents.axis));
     let [p, labels] = [p, labels].map(|view| view.address::<f32>());
-    let (function, to, fault) = ("softmax_loss", to.address::<f32>(), cuda.fault_address());
+    let ([to, by], fault) = ([to, divisor].map(|view| view.address::<f32>()), cuda.fault_address());
     // SAFETY: `softmax_loss(Extents e, u64 normaliser, Shares shares, float ignored, const float* p, const
-    // float* labels, float* to, uint4* fault)`; the contract has checked the lengths, and no label that is no class is
-    // used as an index.
-    unsafe { launch!(cuda, 0, function, ONE_BLOCK, [e, normaliser, shares, ignored, p, labels, to, fault]) };
+    // float* labels, float* to, float* divisor, uint4* fault)`; the contract has checked the lengths, and no label that
+    // is no class is used as an index.
+    unsafe {
+        launch!(
+            cuda,
+            0,
+            "softmax_loss",
+            ONE_BLOCK,
+            [e, normaliser, shares, ignored, p, labels, to, by, fault]
+        )
+    };
     Ok(())
 }
 
@@ -72,26 +76,18 @@ pub(super) fn loss_backward(
     extents: &AxisExtents,
     options: &LossOptions,
     weight: f32,
-    [p, labels]: [View<'_>; 2],
+    [p, divisor, labels]: [View<'_>; 3],
     dx: Out<'_>,
-) -> Result<(), LabelError> {
-    let (normaliser, ignored) = (options.normaliser(extents, 0), ignored(options.ignore_label));
+) {
     let (grid, e, shares) = (tiles(extents.len()), Extents::new(extents), options.shares(extents.axis));
-    let [p, labels] = [p, labels].map(|view| view.address::<f32>());
+    let [p, divisor, labels] = [p, divisor, labels].map(|view| view.address::<f32>());
     let (place, to, add) = (of_type(&[Some(dx.to.as_view())]), dx.to.numbers(), add(dx.accumulate));
-    let [first, second] = ["softmax_loss_factor", "softmax_loss_backward"];
-    cuda.scratch(|mut scratch| {
-        let (factor, fault) = (scratch.slice(0..FACTOR_LEN).address::<u8>(), cuda.fault_address());
-        // SAFETY: `softmax_loss_factor(Extents e, u64 normaliser, float weight, float ignored, const float*
-        // labels, float* factor, uint4* fault)`, with room for the factor, and then `softmax_loss_backward(Extents e,
-        // Shares shares, float ignored, const float* factor, const float* p, const float* labels, real* dx, int add)`;
-        // the contract has checked the lengths.
-        unsafe {
-            launch!(cuda, place, first, ONE_BLOCK, [e, normaliser, weight, ignored, labels, factor, fault]);
-            launch!(cuda, place, second, grid, [e, shares, ignored, factor, p, labels, to, add]);
-        }
-    });
-    Ok(())
+    let (function, ignored) = ("softmax_loss_backward", ignored(options.ignore_label));
+    // SAFETY: `softmax_loss_backward(Extents e, Shares shares, float ignored, float weight, const float* p, const float*
+    // divisor, const float* labels, real* dx, int add)`; the contract has checked the lengths.
+    unsafe {
+        launch!(cuda, place, function, grid, [e, shares, ignored, weight, p, divisor, labels, to, add])
+    };
 }
 
 pub(super) fn accuracy(

@@ -1,4 +1,5 @@
-//! Labels: class numbers, stored as `f32` like every other blob; and which of them count.
+//! Labels: class numbers, stored as `f32` like every other blob, whose fractions are cut off, as in Caffe; and which of
+//! them count.
 
 use crate::AxisExtents;
 use tensor::Device;

@@ -37,12 +37,12 @@ pub fn backward(device: &Device, extents: &AxisExtents, y: View<'_>, dy: View<'_
     on_device!(device, backward(extents, y, dy, dx));
 }
 
-/// What [`loss`] saves for [`loss_backward`]: the probabilities `p = softmax(x)`.
+/// What [`loss`] saves for [`loss_backward`]: the probabilities `p = softmax(x)`, and behind them the normaliser.
 pub fn saved(extents: &AxisExtents) -> Space {
-    Space::of::<f32>(extents.len())
+    Space::of::<f32>(extents.len() + 1)
 }
 
-/// Computes and saves the probabilities ([`saved`]), and the loss, one element. `labels` has one element per
+/// Computes what is [`saved`], and the loss, one element. `labels` has one element per
 /// prediction, `outer * inner`.
 ///
 /// # Errors
@@ -57,18 +57,14 @@ pub fn loss(
     mut saved: ViewMut<'_>,
     loss: ViewMut<'_>,
 ) -> Result<(), LabelError> {
-    let mut p = saved.take(Format::F32, extents.len());
+    let (mut p, normaliser) = (saved.take(Format::F32, extents.len()), saved.take(Format::F32, 1));
     let lens = (x.len(), labels.len(), loss.len());
     assert_eq!(lens, (extents.len(), extents.per_index(), 1), "lengths of x, labels and loss");
     on_device!(device, forward(extents, x, p.reborrow()));
-    on_device!(device, loss(extents, options, p.as_view(), labels, loss))
+    on_device!(device, loss(extents, options, [p.as_view(), labels], [loss, normaliser]))
 }
 
-/// `dx (+)= (p - share of the label) * loss_weight / normaliser`, 0 for ignored labels.
-///
-/// # Errors
-/// As [`loss`]; `dx` is not written then.
-#[allow(clippy::too_many_arguments)]
+/// `dx (+)= (p - share of the label) * loss_weight / normaliser`, 0 for ignored labels. After a [`loss`] without error.
 pub fn loss_backward(
     device: &Device,
     extents: &AxisExtents,
@@ -77,11 +73,11 @@ pub fn loss_backward(
     mut saved: View<'_>,
     labels: View<'_>,
     dx: Out<'_>,
-) -> Result<(), LabelError> {
-    let p = saved.take(Format::F32, extents.len());
+) {
+    let (p, normaliser) = (saved.take(Format::F32, extents.len()), saved.take(Format::F32, 1));
     let lens = (labels.len(), dx.to.len());
     assert_eq!(lens, (extents.per_index(), extents.len()), "lengths of labels and dx");
-    on_device!(device, loss_backward(extents, options, loss_weight, [p, labels], dx))
+    on_device!(device, loss_backward(extents, options, loss_weight, [p, normaliser, labels], dx));
 }
 
 /// Writes the accuracy, one element, over the predictions whose label is not `ignore_label` (0 if there are none); and

@@ -76,9 +76,9 @@ struct Tally {
     }
 };
 
-/// Also false for NaN. Beyond 2^31 there is no class; below, the conversion is exact or shows that it is not.
+/// Also false for NaN. Beyond 2^31 there is no class.
 __device__ __forceinline__ bool is_class(float label, u64 classes) {
-    return label >= 0 && label < 2147483648.0f && truncf(label) == label && u64(label) < classes;
+    return label >= 0 && label < 2147483648.0f && u64(label) < classes;
 }
 
 /// What the label's class, and what each other class, has of a label.
@@ -100,7 +100,7 @@ __device__ __forceinline__ void tally_rows(const Extents& e, IsIgnored is_ignore
     Tally tally{0, 0, NO_ROW};
     u64 rows = e.outer * e.inner.divisor;
     for (u64 row = threadIdx.x / LANES; row < rows; row += blockDim.x / LANES) {
-        float label = labels[row];
+        float label = truncf(labels[row]);
         if (is_ignored(label)) continue;
         if (!is_class(label, e.axis.divisor)) {
             tally.bad = row < tally.bad ? row : tally.bad;
@@ -137,8 +137,10 @@ BY_ROW(softmax_forward, (Extents e, const real* x, real* y), forward, e, x, y)
 BY_ROW(softmax_probabilities, (Extents e, const real* x, float* p), forward, e, x, p)
 BY_ROW(softmax_backward, (Extents e, const real* y, const real* dy, real* dx, int add), backward, e, y, dy, dx, add)
 
+/// Leaves in `divisor` what the loss is divided by.
 __global__ void __launch_bounds__(512) softmax_loss(Extents e, u64 normaliser, Shares shares, float ignored,
-                                                    const float* p, const float* labels, float* to, uint4* fault) {
+                                                    const float* p, const float* labels, float* to, float* divisor,
+                                                    uint4* fault) {
     auto of_row = [&](u64 row, u64 label) {
         Row place(e, row);
         auto log_of = [&](u64 at) {
@@ -154,29 +156,20 @@ __global__ void __launch_bounds__(512) softmax_loss(Extents e, u64 normaliser, S
         }
         return loss;
     };
-    tally_rows<1>(e, [=](float label) { return label == ignored; }, labels, fault, of_row,
-                  [&](const Tally& tally) { *to = float(tally.total / tally.divisor(normaliser)); });
-}
-
-/// Leaves the factor of all gradients and 1 in `factor`, where it leaves 0 instead of the 1 if a label is no class.
-__global__ void __launch_bounds__(512) softmax_loss_factor(Extents e, u64 normaliser, float weight, float ignored,
-                                                           const float* labels, float* factor, uint4* fault) {
-    if (threadIdx.x == 0) factor[1] = 0;
     auto is_ignored = [=](float label) { return label == ignored; };
-    tally_rows<1>(e, is_ignored, labels, fault, [](u64, u64) { return 0.0; }, [&](const Tally& tally) {
-        factor[0] = float(double(weight) / tally.divisor(normaliser));
-        factor[1] = 1;
+    tally_rows<1>(e, is_ignored, labels, fault, of_row, [&](const Tally& tally) {
+        *divisor = float(tally.divisor(normaliser));
+        *to = float(tally.total / tally.divisor(normaliser));
     });
 }
 
-/// After `softmax_loss_factor`.
-__global__ void softmax_loss_backward(Extents e, Shares shares, float ignored, const float* factor, const float* p,
-                                      const float* labels, real* dx, int add) {
-    if (factor[1] == 0) return;
-    float scale = factor[0];
+/// After `softmax_loss`.
+__global__ void softmax_loss_backward(Extents e, Shares shares, float ignored, float weight, const float* p,
+                                      const float* divisor, const float* labels, real* dx, int add) {
+    float scale = weight / *divisor;
     map({p}, dx, add, e.len(), [&](const float(&x)[1], u64 i) {
         u64 line = e.inner.divide(i), outer = e.axis.divide(line);
-        float label = labels[outer * e.inner.divisor + i - line * e.inner.divisor];
+        float label = truncf(labels[outer * e.inner.divisor + i - line * e.inner.divisor]);
         float wanted = label == float(line - outer * e.axis.divisor) ? shares.own : shares.other;
         return label == ignored ? 0 : (x[0] - wanted) * scale;
     });

@@ -331,7 +331,7 @@ fn cuda_softmaxes() {
             softmax::backward(device, &e, x, dy, dx.reborrow().added());
             softmax::loss(device, &e, &options, x, labels, saved.reborrow(), loss.reborrow()).unwrap();
             let (saved, dx) = (saved.as_view(), of_loss.reborrow().added());
-            softmax::loss_backward(device, &e, &options, 3.0, saved, labels, dx).unwrap();
+            softmax::loss_backward(device, &e, &options, 3.0, saved, labels, dx);
             softmax::accuracy(device, &e, 3, None, x, labels, share.reborrow(), None).unwrap();
         });
     }

@@ -375,7 +375,7 @@ fn cuda_no_update_follows_a_label_out_of_range() {
     };
     let (e, options) = (AxisExtents { outer: 2, axis: 3, inner: 1 }, Default::default());
     let [(scores, scores_at), (labels, labels_at), (mut p, p_at), (mut loss, loss_at)] =
-        [&[0.5; 6][..], &[1.0, 3.0], &[0.0; 6], &[0.0]].map(floats);
+        [&[0.5; 6][..], &[1.0, 3.0], &[0.0; 7], &[0.0]].map(floats);
     let [(dw, dw_at), (mut v, v_at), (mut w, w_at)] = [&[1.0][..], &[2.0], &[3.0]].map(floats);
     let mut memory = Memory::new(&device, RATE);
     let (p, loss_out) = (p.view_mut(p_at.tagged(Format::U8)), loss.view_mut(loss_at));
