@@ -48,7 +48,8 @@ impl<'a> RecordedDevice<'a> {
                 (table, file.display().to_string(), there)
             }
         };
-        if there.is_empty() || table.iter().any(|(id, ..)| formats.contains(&format(id))) {
+        refuse_if!(there.is_empty(), "there are no measurements in {from}");
+        if table.iter().any(|(id, ..)| formats.contains(&format(id))) {
             return Ok((table, from));
         }
         let wanted: Vec<String> = formats.iter().map(|&format| words(math, format)).collect();

@@ -92,6 +92,10 @@ fn what_a_table_does_not_have_is_one_clear_sentence() {
         &recorded("--layout nhwc"),
         &["jsonl", "FP32 in NCHW, TF32 in NCHW only", "FP32 in NHWC"],
     );
+    let header = fs::read_to_string(RECORDED).unwrap().lines().next().unwrap().to_owned();
+    folder.write("empty.jsonl", header);
+    let empty = format!("{net} recorded:empty.jsonl --layout auto");
+    refused(&folder, &empty, &["there are no measurements in empty.jsonl"]);
     for option in
         ["--threads 1", "--benchmark-devices 1", "--database db", "--no-database", "--offline", "--verify"]
     {
