@@ -51,8 +51,12 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
         Request { batch: Some(Batch::Samples(batch)), ..Request::new("predict", &args.planning, &args.run) };
     let (mut session, header) = Session::open(&request, spec, &mut console)?;
     let shape = session.nets[0].keep_blob(&scores)?;
-    if shape.dims().first() != Some(&batch) {
-        return Err(refused(format!("'{scores}', a blob of shape {shape}, has no scores for each image")));
+    let dims = shape.dims();
+    if dims.first() != Some(&batch) || dims.iter().skip(2).any(|&extent| extent > 1) {
+        let reason = format!(
+            "'{scores}', a blob of shape {shape}, does not have one score of each class for each image"
+        );
+        return Err(refused(reason));
     }
     let copied = weights.copied(&session.nets[0])?;
     copied.complete()?;

@@ -114,12 +114,14 @@ fn other_classes(names: &[String], net: &Net) -> Option<String> {
     ))
 }
 
-/// The blobs of scores and of labels, from the first layer that compares them.
+/// The blobs of scores and of labels that the last accuracy compares, or else the last loss: heads beside the classifier
+/// come before it.
 fn classified(spec: &NetSpec) -> Result<[String; 2], Error> {
-    let compares =
-        |layer: &&LayerSpec| matches!(layer.kind, LayerKind::Accuracy(_) | LayerKind::SoftmaxWithLoss(_));
+    let last = |compares: fn(&LayerKind) -> bool| spec.layers.iter().rfind(|layer| compares(&layer.kind));
     let nothing = || usage!("--confusion needs a net with an Accuracy or a SoftmaxWithLoss");
-    let layer = spec.layers.iter().find(compares).ok_or_else(nothing)?;
+    let layer = last(|kind| matches!(kind, LayerKind::Accuracy(_)))
+        .or_else(|| last(|kind| matches!(kind, LayerKind::SoftmaxWithLoss(_))))
+        .ok_or_else(nothing)?;
     Ok([layer.bottoms[0].clone(), layer.bottoms[1].clone()])
 }
 

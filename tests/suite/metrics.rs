@@ -242,6 +242,13 @@ fn the_whole_test_set_is_tested_once_and_every_sample_is_confused_once() {
     assert!(said.contains("  recall  precision  mostly mistaken for\n"), "{said}");
     let twice = folder.json(&format!("{test} --epochs 2"));
     assert_eq!(twice["iterations"], (2 * digits.len()).div_ceil(8));
+    // A head beside the classifier, and before it, is not what is counted.
+    let counted = folder.json(&format!("{test} --confusion"));
+    let beside = r#"layer { name: "side" type: "Power" bottom: "ip" top: "side" power_param { scale: -1 } }
+layer { name: "worst" type: "Accuracy" bottom: "side" bottom: "label" top: "worst" include { phase: TEST } }
+layer { name: "loss""#;
+    folder.change_net("layer { name: \"loss\"", beside);
+    assert_eq!(folder.json(&format!("{test} --confusion"))["confusion"], counted["confusion"]);
 }
 
 #[test]
@@ -283,7 +290,10 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     // One row of scores for the whole mini-batch.
     folder.change_net("{ num_output: 10", "{ axis: 0 num_output: 10");
     folder.change_net("top: \"loss\"", "top: \"loss\" softmax_param { axis: 0 }");
-    refused("images", "'loss', a blob of shape 10 (10), has no scores for each image");
+    refused(
+        "images",
+        "'loss', a blob of shape 10 (10), does not have one score of each class for each image",
+    );
 }
 
 /// Such images have one size whatever the data's is, and the first filter knows their channels.

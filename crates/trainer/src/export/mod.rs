@@ -8,7 +8,7 @@ pub use onnx::onnx;
 
 use crate::net::graph::{Graph, Node};
 use crate::snapshot::NamedTensor;
-use crate::snapshot::modules::{blue_first, fields, is_chain, modules, turn};
+use crate::snapshot::modules::{blue_first, fields, is_chain, is_measure, modules, turn};
 use crate::{Net, NetError, spec::LayerKind};
 
 /// The state dict of PyTorch for `net` with these `values`, one list for each parameter, as
@@ -58,11 +58,6 @@ fn running_means(node: &Node, values: &[Vec<f32>]) -> Option<[Vec<f32>; 2]> {
     // One that was never trained has mean and variance 0, as it has when it runs.
     let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
     Some([mean, variance].map(|&sums| values[sums].iter().map(|sum| sum * scale).collect()))
-}
-
-/// Whether a layer belongs to training and tests alone.
-fn is_measure(node: &Node) -> bool {
-    matches!(node.spec.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_))
 }
 
 /// Whether a layer leaves a blob as it is, in a test.

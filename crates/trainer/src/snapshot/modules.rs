@@ -5,7 +5,7 @@
 //! and VGG, it may also be `features.N` or `classifier.N`, where torchvision counts the layers of these two parts.
 
 use crate::NetError;
-use crate::net::graph::{Graph, Node};
+use crate::net::graph::{Graph, Node, Value};
 use crate::spec::{LayerKind, LayerSpec};
 
 /// The names that a layer's module may have.
@@ -36,7 +36,8 @@ pub(crate) fn modules(graph: &Graph) -> Vec<Module> {
     modules
 }
 
-/// Whether every layer has one before it, and a module, as in torchvision's AlexNet and VGG; a norm may be a sum.
+/// Whether every layer has one before and one behind it, and a module, as in torchvision's AlexNet and VGG; a norm may be
+/// a sum.
 pub(crate) fn is_chain(graph: &Graph) -> bool {
     let joins = |node: &Node| match node.spec.kind {
         LayerKind::Scale(_) => norm_of(graph, node).is_none(),
@@ -44,7 +45,16 @@ pub(crate) fn is_chain(graph: &Graph) -> bool {
     };
     let is_sum = |node: &Node| matches!(node.spec.kind, LayerKind::BatchNorm(_)) && node.bottoms.len() > 1;
     let is_classifier = |node: &Node| matches!(node.spec.kind, LayerKind::InnerProduct(_));
-    !graph.nodes.iter().any(|node| joins(node) || is_sum(node)) && graph.nodes.iter().any(is_classifier)
+    let is_behind = |&&node: &&usize| !is_measure(&graph.nodes[node]) && !graph.nodes[node].tops.is_empty();
+    let forks = |value: &Value| value.consumers.iter().filter(is_behind).count() > 1;
+    !graph.nodes.iter().any(|node| joins(node) || is_sum(node))
+        && !graph.values.iter().any(forks)
+        && graph.nodes.iter().any(is_classifier)
+}
+
+/// Whether a layer belongs to training and tests alone.
+pub(crate) fn is_measure(node: &Node) -> bool {
+    matches!(node.spec.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Accuracy(_))
 }
 
 /// The names of the parameters of `node` in module `module`, in the order of ours; `None` for what PyTorch does not
@@ -100,14 +110,20 @@ pub(crate) fn turn(filter: &[u8], shape: &[usize]) -> Vec<u8> {
     planes.flatten().copied().collect()
 }
 
-/// The normalisation whose other half `node` is.
+/// The normalisation whose other half `node` is: a factor and a bias for each channel, of all that reads it.
 fn norm_of(graph: &Graph, node: &Node) -> Option<usize> {
-    let (LayerKind::Scale(_), &[bottom]) = (&node.spec.kind, &node.bottoms[..]) else { return None };
-    let before = graph.values[bottom].producer;
-    let LayerSpec { kind, bottoms, pool, .. } = &graph.nodes[before].spec;
+    let (LayerKind::Scale(_), &[bottom], &[factor, _]) =
+        (&node.spec.kind, &node.bottoms[..], &node.params[..])
+    else {
+        return None;
+    };
+    let Value { producer: before, consumers, .. } = &graph.values[bottom];
+    let Node { spec: LayerSpec { kind, bottoms, pool, .. }, params, .. } = &graph.nodes[*before];
     let is_bare = matches!(kind, LayerKind::BatchNorm(norm) if norm.scale_bias.is_none());
+    let dims = |param: usize| graph.params[param].declaration.shape.dims();
     // With a sum or a pooling in it, that lies between them.
-    (is_bare && bottoms.len() == 1 && pool.is_none()).then_some(before)
+    let is_alone = bottoms.len() == 1 && pool.is_none() && consumers.len() == 1;
+    (is_bare && is_alone && dims(factor) == dims(params[0])).then_some(*before)
 }
 
 /// Whether a layer is a module in a chain.

@@ -6,8 +6,9 @@ use std::path::Path;
 
 impl NetSpec {
     /// The net, of one phase, fed with files of images, none yet, transformed as its data; and the blob of what it says of
-    /// their classes. Of a loss remain the probabilities, and of accuracies nothing. Without either kind of softmax, one is
-    /// over what an accuracy reads, or the last top, unless that is a sigmoid's. `shape` says the channels, height and
+    /// their classes: the softmax of what the last accuracy reads, or else the last. Of a loss remain the probabilities, and
+    /// of accuracies nothing. Without either kind of softmax, one is over what an accuracy reads, or the last top, unless
+    /// that is a sigmoid's. `shape` says the channels, height and
     /// width of what the source of a `Data` layer holds.
     ///
     /// # Errors
@@ -54,7 +55,12 @@ impl NetSpec {
             }
         }
         let is_scores = |layer: &&LayerSpec| matches!(layer.kind, LayerKind::Softmax(_));
-        if let Some(layer) = net.layers.iter().rfind(is_scores) {
+        let is_measured = |layer: &&LayerSpec| {
+            let mut blobs = layer.bottoms.iter().chain(&layer.tops);
+            is_scores(layer) && blobs.any(|blob| Some(blob) == measured.as_ref())
+        };
+        let layers = || net.layers.iter();
+        if let Some(layer) = layers().rfind(is_measured).or_else(|| layers().rfind(is_scores)) {
             let scores = layer.tops[0].clone();
             return Ok((net, scores));
         }

@@ -70,6 +70,37 @@ fn colours_come_in_pytorch_s_order_or_not_at_all() {
     }
 }
 
+/// Places in a chain are for nets without branches, and a norm's module has what PyTorch's has: both of factor and bias,
+/// one of each for a channel.
+#[test]
+fn modules_are_named_by_places_only_in_chains_of_modules() {
+    let layer = |name: &str, bottom: &str, kind: &str| {
+        format!("layer {{ name: '{name}' bottom: '{bottom}' top: '{name}' type: {kind} }}\n")
+    };
+    let names = |layers: &[String]| {
+        let data = "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 1 dim: 4 dim: 4 dim: 4 } } }\n";
+        let spec = NetSpec::parse(Path::new("net.prototxt"), &(data.to_owned() + &layers.concat())).unwrap();
+        let net = build(&Device::cpu(), &spec);
+        let values = values(&net);
+        let named = state_dict(&net, &values).unwrap().into_iter().map(|(name, ..)| name);
+        named.collect::<Vec<_>>().join(" ")
+    };
+    let fc = "'InnerProduct' inner_product_param { num_output: 3 }";
+    let (norm, head) = (layer("norm", "data", "'BatchNorm'"), layer("head", "scale", fc));
+    let scaled = |params: &str| layer("scale", "norm", &format!("'Scale' scale_param {{ {params} }}"));
+    let chain = "features.0.running_mean features.0.running_var features.0.weight features.0.bias \
+                 classifier.0.weight classifier.0.bias";
+    assert_eq!(names(&[norm.clone(), scaled("bias_term: true"), head.clone()]), chain);
+    let apart = "norm.running_mean norm.running_var scale.weight head.weight head.bias";
+    assert_eq!(names(&[norm.clone(), scaled(""), head.clone()]), apart);
+    let wide = "norm.running_mean norm.running_var scale.weight scale.bias head.weight head.bias";
+    assert_eq!(names(&[norm.clone(), scaled("num_axes: 2 bias_term: true"), head.clone()]), wide);
+    let branches = [norm, scaled("bias_term: true"), head, layer("side", "scale", fc)];
+    let of_layers = "norm.running_mean norm.running_var norm.weight norm.bias head.weight head.bias \
+                     side.weight side.bias";
+    assert_eq!(names(&branches), of_layers);
+}
+
 /// Different values for each parameter of `net`, above 0.
 fn values(net: &Net) -> Vec<Vec<f32>> {
     let params = net.graph().params.iter().enumerate();

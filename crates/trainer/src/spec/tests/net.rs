@@ -308,4 +308,12 @@ fn a_net_predicts_images_as_its_data_are() {
         assert_eq!((&last.bottoms[..], &last.tops[..]), (&[blob.to_owned()][..], &[scores][..]));
         assert_eq!(last.kind, LayerKind::Softmax(crate::spec::SoftmaxParams { axis: 1 }));
     }
+    // Of several heads that which an accuracy measures, wherever it stands.
+    let heads =
+        "layer { name: 'data' type: 'ImageData' top: 'x' top: 'label' image_data_param { source: 'l' } }
+  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'x' bottom: 'label' top: 'loss' }
+  layer { name: 'accuracy' type: 'Accuracy' bottom: 'x' bottom: 'label' top: 'accuracy' }
+  layer { name: 'relu' type: 'ReLU' bottom: 'x' top: 'y' }
+  layer { name: 'side' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' top: 'aside' }";
+    assert_eq!(net(heads).predicting(|_| Ok([3, 32, 32])).unwrap().1, "loss");
 }
