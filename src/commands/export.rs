@@ -4,7 +4,7 @@ use super::draw::write;
 use super::inputs::{STAND_IN, synthetic};
 use crate::args::{ExportArgs, Target, TrainedArgs};
 use crate::{Console, Error, models::load_net};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 use tensor::{Cpu, Device};
 use trainer::snapshot::{Weights, save_tensors};
 use trainer::{Net, export, layers::BuildOptions, spec::Phase};
@@ -12,6 +12,14 @@ use trainer::{Net, export, layers::BuildOptions, spec::Phase};
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let TrainedArgs { model, weights, state } = &args.trained;
+    let out = args.out.canonicalize().ok();
+    let is_out = |file: &&PathBuf| out.is_some() && file.canonicalize().ok() == out;
+    if let Some(file) = weights.iter().chain([model]).find(is_out) {
+        let file = file.display();
+        return Err(Error::Refused(format!(
+            "--out {file} is what is to be exported: it is not written over"
+        )));
+    }
     let spec = load_net(model)?.for_state(&state.of(Phase::Test));
     // Nothing runs, and no data are opened.
     let synthetic = synthetic(args.synthetic.map(Some), &spec)?.or(Some(STAND_IN));

@@ -77,7 +77,9 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
     }
     let millions = built.learned() as f64 / 1e6;
     let new = new.join(", ");
-    let net = format!("{millions:.2} million parameters, images of {side}x{side}, new: {new}");
+    let batch = recipe.batch;
+    let net =
+        format!("{millions:.2} million parameters, {batch} images of {side}x{side} a mini-batch, new: {new}");
     tell(args, &survey, &net, &mut console)
 }
 

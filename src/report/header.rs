@@ -1,6 +1,6 @@
 //! What runs, and where.
 
-use crate::device::DeviceReport;
+use crate::{console::escaped, device::DeviceReport};
 use figures::{Recorded, counted};
 use serde::Serialize;
 use std::{fmt, path::Path};
@@ -146,8 +146,8 @@ impl fmt::Display for DataReport {
         write!(f, "{}{unopened}, {}", self.source, self.shape)?;
         let Some(DataSummary { images, classes, class_names, .. }) = &self.opened else { return Ok(()) };
         write!(f, ": {} of {}", counted(*images, "image"), counted(*classes, "class"))?;
-        let names = &class_names[..class_names.len().min(*classes)];
-        match names {
+        let names: Vec<String> = class_names.iter().take(*classes).map(escaped).collect();
+        match &names[..] {
             [] => Ok(()),
             [.., last] if names.len() > MOST_NAMES => {
                 write!(f, " ({}, … {last})", names[..MOST_NAMES - 1].join(", "))

@@ -1,6 +1,7 @@
 //! What a training says on the way, and at its end.
 
 use super::header::Header;
+use crate::console::escaped;
 use figures::{BudgetReport, MemoryEstimate, PlanReport, ScheduleReport, Table, six_digits};
 use planner::Bytes;
 use serde::Serialize;
@@ -68,7 +69,7 @@ pub(crate) fn confusion_table(confusion: &Confusion) -> Table {
     let Confusion { names, counts } = confusion;
     let shown = if counts.len() <= MOST_CLASSES { counts.len() } else { 0 };
     let class = |class: usize| match names.get(class) {
-        Some(name) => format!("{class} {name}"),
+        Some(name) => format!("{class} {}", escaped(name)),
         None => class.to_string(),
     };
     let columns = ["class".to_owned()].into_iter().chain((0..shown).map(|class| format!(">{class}")));

@@ -189,7 +189,7 @@ fn the_end_that_is_typed_is_the_end_of_the_rate() {
     let poly = solver.replace("\"inv\" gamma: 0.01 power: 0.75", "\"poly\" power: 1");
     assert!(poly.contains("max_iter: 12"));
     folder.write("solver.prototxt", poly.replace("max_iter: 12", ""));
-    assert_refused(&folder.run(TRAIN), 2, &["solver.prototxt has no max_iter", "--epochs"], "no end");
+    assert_refused(&folder.run(TRAIN), 2, &["solver.prototxt has no max_iter above 0", "--epochs"], "no end");
     assert_eq!(losses(&folder.json(&format!("{TRAIN} --no-test --max-iter 3")), 0).len(), 3);
     folder.write("solver.prototxt", poly);
     let train = |options: &str| {

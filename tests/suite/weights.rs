@@ -64,6 +64,10 @@ fn a_net_goes_to_pytorch_and_comes_back_bit_by_bit() {
     let export = "export --model net.prototxt --weights first_iter_2.safetensors";
     let said = folder.succeed(&format!("{export} --to torchvision --out model.safetensors"));
     assert!(said.contains("copied conv1, conv2, ip\nWrote model.safetensors with "), "{said}");
+    for input in ["first_iter_2.safetensors", "net.prototxt"] {
+        let output = folder.run(&format!("{export} --to onnx --out ./{input}"));
+        assert_refused(&output, 1, &[input, "is what is to be exported"], "an input is kept");
+    }
     let names: Vec<String> = tensors(&folder.read("model.safetensors")).into_keys().collect();
     let expected = ["classifier.0", "features.0", "features.2"];
     let expected: Vec<String> =

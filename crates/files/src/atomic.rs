@@ -23,7 +23,8 @@ fn file(path: &Path) -> io::Result<Option<PathBuf>> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     let is_file = path.is_file() || !path.exists();
-    Ok(is_file.then(|| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())))
+    let to_come = || Some(path.parent()?.join(fs::read_link(path).ok()?));
+    Ok(is_file.then(|| fs::canonicalize(path).ok().or_else(to_come).unwrap_or_else(|| path.to_owned())))
 }
 
 /// [`write_atomically`] through what the caller makes of the temporary file: tests have disks that fill up.

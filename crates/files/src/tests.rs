@@ -152,13 +152,14 @@ fn links_stay_and_what_is_no_file_is_written_into() {
     fs::write(at("file"), "old").unwrap();
     std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
     std::os::unix::fs::symlink("/dev/null", at("null")).unwrap();
-    for name in ["link", "null"] {
+    std::os::unix::fs::symlink("to come", at("early")).unwrap();
+    for name in ["link", "null", "early"] {
         try_writing(&at(name)).unwrap();
         write_atomically(&at(name), |out| out.write_all(b"new")).unwrap();
         assert!(fs::symlink_metadata(at(name)).unwrap().is_symlink(), "{name}");
     }
-    assert_eq!(fs::read(at("file")).unwrap(), b"new");
-    assert_eq!(names(folder.path()), ["file", "link", "null"]);
+    assert!(["file", "to come"].iter().all(|name| fs::read(at(name)).unwrap() == b"new"));
+    assert_eq!(names(folder.path()), ["early", "file", "link", "null", "to come"]);
 }
 
 #[test]

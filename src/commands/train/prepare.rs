@@ -158,7 +158,7 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
     spec.epochs = args.epochs;
     if spec.max_iter == 0 && spec.epochs.is_none() {
         let file = spec.file.display();
-        return Err(usage!("{file} has no max_iter: --max-iter or --epochs says how long to train"));
+        return Err(usage!("{file} has no max_iter above 0: --max-iter or --epochs says how long to train"));
     }
     if let Some(rate) = args.base_lr {
         spec.learning_rate.base_lr = rate;

@@ -39,6 +39,20 @@ pub(super) const NEAREST2: ResizeAlg = ResizeAlg::Interpolation(FilterType::Bili
 /// Shrinking averages over all of the source, with triangular weights, as Pillow does and hence torchvision.
 pub(super) const AVERAGING: ResizeAlg = ResizeAlg::Convolution(FilterType::Bilinear);
 
+/// Whether an image of `size` can be resized to `to`.
+///
+/// # Errors
+/// In a sentence: that would take more memory than any image may.
+pub(super) fn check(size: [usize; 2], to: [usize; 2], channels: usize) -> Result<(), String> {
+    // One direction after the other: the image between is as wide as the source and as high as the result.
+    let most = size[1].max(to[1]).saturating_mul(to[0]).saturating_mul(channels);
+    if size == to || most <= MOST_BYTES {
+        return Ok(());
+    }
+    let [[h, w], [to_h, to_w]] = [size, to];
+    Err(format!("an image of {h}x{w} pixels is too large if it is resized to {to_h}x{to_w}"))
+}
+
 /// Resizes `region` of `from` to `to`, which replaces the contents of `into`.
 ///
 /// # Errors
@@ -51,14 +65,10 @@ pub(super) fn resize(
     into: &mut Vec<u8>,
 ) -> Result<(), String> {
     let Pixels { bytes, size, channels } = from;
-    // One direction after the other: the image between is as wide as the source and as high as the result.
-    let [between, len] = [size[1], to[1]].map(|width| width.saturating_mul(to[0]).saturating_mul(channels));
-    let refused = || tensor::MemoryError::Host { bytes: between.max(len) }.to_string();
+    check(size, to, channels)?;
+    let len = to[0] * to[1] * channels;
     into.clear();
-    if size != to && between.max(len) > MOST_BYTES {
-        return Err(refused());
-    }
-    into.try_reserve_exact(len).map_err(|_| refused())?;
+    into.try_reserve_exact(len).map_err(|_| tensor::MemoryError::Host { bytes: len }.to_string())?;
     into.resize(len, 0);
     let [left, top, width, height] =
         [region.left, region.top, region.size[1], region.size[0]].map(|place| place as f64);

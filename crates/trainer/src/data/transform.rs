@@ -37,8 +37,9 @@ impl Transform {
     /// whose path is taken as it stands.
     ///
     /// # Errors
-    /// A crop larger than the images, unless in training it is of random areas, which are resized to it; an unreadable
-    /// mean image or one of another shape, a mean or a divisor for other channels.
+    /// A crop larger than the images, unless in training it is of random areas, which are resized to it; images that are
+    /// too large once they are resized; an unreadable mean image or one of another shape, a mean or a divisor for other
+    /// channels.
     pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self, NetError> {
         let [channels, height, width] = shape;
         if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
@@ -63,6 +64,7 @@ impl Transform {
             let reason = "a mean image has no part of an image of any size (min_area); mean_value does";
             return Err(NetError::Refused(reason.to_owned()));
         }
+        resize::check([height, width], size, channels).map_err(NetError::Refused)?;
         transform.check([channels, size[0], size[1]]).map_err(NetError::Refused)?;
         Ok(transform)
     }

@@ -91,14 +91,12 @@ impl Recipe {
             }
             net = net + &block + "\n";
         }
-        let made = NetSpec::parse(Path::new("net.prototxt"), &net).map_err(|error| error.to_string())?;
+        let unlike = "it cannot be adapted; its layers must begin as `layer {` in lines of their own, with their names";
+        let made = NetSpec::parse(Path::new("net.prototxt"), &net).map_err(|_| unlike)?;
         let wanted: BTreeSet<String> = heads.iter().map(|name| self.head(name)).collect();
         let new: BTreeSet<String> = made.heads().map(|head| head.name.clone()).collect();
         if new != wanted || made.classes() != survey.classes || made.layers.len() != kept.len() + 2 {
-            return Err(
-                "it cannot be adapted; its layers must begin in lines of their own, with their names"
-                    .to_owned(),
-            );
+            return Err(unlike.to_owned());
         }
         Ok((net, wanted.into_iter().collect()))
     }

@@ -20,12 +20,14 @@ pub struct Confusion {
 }
 
 impl Confusion {
-    /// Counts samples whose scores lie one after the other; those whose label is no class do not count.
+    /// Counts samples whose scores lie one after the other; those whose label is no class, or whose scores are no
+    /// numbers, do not count.
     pub fn count(&mut self, scores: &[f64], labels: &[f64]) {
         let classes = scores.len() / labels.len().max(1);
         self.counts.resize(classes, vec![0; classes]);
         for (scores, &label) in scores.chunks_exact(classes.max(1)).zip(labels) {
-            let row = self.counts.get_mut(label as usize).filter(|_| label >= 0.0);
+            let is_counted = label >= 0.0 && !scores.iter().any(|score| score.is_nan());
+            let row = self.counts.get_mut(label as usize).filter(|_| is_counted);
             if let (Some(row), Some((taken_for, _))) = (row, best_classes(scores, 1).pop()) {
                 row[taken_for] += 1;
             }
@@ -51,7 +53,8 @@ mod tests {
         let scores = [[0.1, 0.7, 0.2], [0.5, 0.2, 0.3], [0.4, 0.4, 0.2], [0.0, 0.0, 1.0]];
         confusion.count(&scores[..3].concat(), &[1.0, 0.0, 0.0]);
         confusion.count(&scores[2..].concat(), &[9.0, 0.0]);
-        // Of equal scores the higher class counts; label 9 is none.
+        confusion.count(&[0.1, f64::NAN, 0.2], &[0.0]);
+        // Of equal scores the higher class counts; label 9 is none, and with what is no number nothing is best.
         assert_eq!(confusion.counts, [[1, 1, 1], [0, 1, 0], [0, 0, 0]]);
         assert_eq!(confusion.recall_and_precision(0), [1.0 / 3.0, 1.0]);
         assert_eq!(confusion.recall_and_precision(1), [1.0, 0.5]);
