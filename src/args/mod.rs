@@ -281,14 +281,15 @@ const SHAPES: &str = "shapes";
 const OF_A_NET: [&str; 4] = ["model", "phase", "StateArgs", "synthetic"];
 /// What has an effect where something is planned only.
 #[rustfmt::skip]
-const OF_PLANNING: [&str; 19] = [
-    "NetArgs", "StateArgs", "ShapeArgs", "MeasuringArgs", "explain", "plot", "gpus", "workspace_limit", "total_workspace", "device_memory",
-    "workspace_policy", "wd_solver", "policy", "max_error", "deterministic", "verify", "synthetic", "threads", "link",
+const OF_PLANNING: [&str; 23] = [
+    "model", "phase", "batch", "StateArgs", "ShapeArgs", "MeasuringArgs", "explain", "plot", "trace", "gpus", "workspace_limit",
+    "total_workspace", "device_memory", "memory_policy", "workspace_policy", "wd_solver", "policy", "max_error", "deterministic",
+    "verify", "synthetic", "threads", "link",
 ];
 /// What has an effect where something is measured only.
 #[rustfmt::skip]
-const OF_MEASURING: [&str; 16] = [
-    "NetArgs", "StateArgs", "ShapeArgs", "synthetic", "op", "policy", "every_algorithm", "out", "date", "offline",
+const OF_MEASURING: [&str; 18] = [
+    "model", "phase", "batch", "StateArgs", "ShapeArgs", "synthetic", "op", "policy", "every_algorithm", "out", "date", "offline",
     "benchmark_devices", "device", "threads", "math", "dtype", "layout",
 ];
 /// What `tune` refuses, which measures a training net within a budget, under a policy of its own.

@@ -79,6 +79,13 @@ fn options_without_effect_are_refused_or_not_offered() {
         ("profile --database db --merge a --policy all".to_owned(), ["cannot be used with", "--policy"]),
         ("profile --merge a --model net.prototxt".to_owned(), ["cannot be used with", "--model"]),
         ("profile --merge a --conv n=2,c=1,h=3,k=1,r=1".to_owned(), ["cannot be used with", "--conv"]),
+        ("profile --merge a --database db --batch 7".to_owned(), ["cannot be used with", "--batch"]),
+        ("plan --list --device h200 --model alexnet".to_owned(), ["cannot be used with", "--model"]),
+        ("plan --list --device h200 --trace a.json".to_owned(), ["cannot be used with", "--trace"]),
+        (
+            "plan --list --device h200 --memory-policy keep".to_owned(),
+            ["cannot be used with", "--memory-policy"],
+        ),
         ("plan --list --device h200 --plot list.svg".to_owned(), ["cannot be used with", "--plot"]),
         ("plan --list --device h200 --gpus 2".to_owned(), ["cannot be used with", "--gpus"]),
         ("plan --list --device h200 --link ethernet".to_owned(), ["cannot be used with", "--link"]),

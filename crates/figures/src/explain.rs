@@ -25,7 +25,8 @@ pub struct ExplainReport {
     pub of: &'static str,
     /// The plan's own.
     pub limit: Bytes,
-    /// Planned time of all kernels as a function of the limit: where it falls, and to what.
+    /// Planned time of all kernels as a function of the limit: where it falls, and to what; of a total only the points
+    /// below which no line between two others passes.
     pub curve: Curve,
     /// Milliseconds that each MiB more could save at best, at the plan's limit; of a total what it saves on average up to
     /// where the relaxation changes. `null` where nothing fits.
@@ -158,7 +159,9 @@ impl fmt::Display for ExplainReport {
             return Ok(());
         }
         let of = self.of;
-        writeln!(f, "Planned time of all kernels under each {of}, where it changes:")?;
+        // Of divisions the curve has the best for their memory; between them are others.
+        let places = if of == TOTAL { "at some of the places where" } else { "where" };
+        writeln!(f, "Planned time of all kernels under each {of}, {places} it changes:")?;
         writeln!(f, "{}", curve_table(&self.curve, self.limit, of))?;
         if let Some(smallest) = self.smallest_limit {
             let kernel = match &self.smallest_limit_kernel {

@@ -111,8 +111,9 @@ impl Study {
             }
         }
         let panel = Panel::bars(|most| Axis::from_zero(ALL_MS, 1.5 * most), &bars, 92.0);
-        let caption = "The same memory for workspaces, given in three ways: an equal share for each kernel (WR), divided by an \
-                       ILP (WD), one arena that all use in turn.".to_owned();
+        let caption = "The same memory for workspaces, given in three ways: an equal share for each kernel (WR; three for \
+                       every convolution, as in the paper, though the first has no backward data), divided by an ILP \
+                       (WD), one arena that all use in turn.".to_owned();
         Some(self.figure("sharing", "Three ways to give a total", caption, vec![panel], data))
     }
 
