@@ -9,7 +9,7 @@ use figures::{BudgetReport, MemoryEstimate, PlanReport, six_digits};
 use serde::Serialize;
 use trainer::snapshot::{CopiedWeights, Weights};
 use trainer::solver::{Confusion, TestOutput};
-use trainer::spec::{LayerKind, LayerSpec, NetSpec, Phase};
+use trainer::spec::{LayerKind, NetSpec, Phase};
 use trainer::{Execution, Net, layers::BuildOptions};
 
 #[derive(Serialize)]
