@@ -80,14 +80,16 @@ fn a_mini_batch_that_no_machine_holds_is_refused_before_it_is_made() {
     {
         assert_refused(&folder.run(arguments), 1, &["the run needs"], arguments);
     }
-    folder.change_net("scale: 0.00390625", "resize: 65536");
+    folder.change_net("scale: 0.00390625", "resize: 16384");
     let time = "time --model net.prototxt --device cpu";
     assert_refused(
         &folder.run(time),
         1,
         &["'data'", "more than any memory holds"],
-        "2^31 images of 2^32 pixels",
+        "2^31 images of 2^28 pixels",
     );
+    folder.change_net("resize: 16384", "resize: 65536");
+    assert_refused(&folder.run(time), 1, &["'data'", "too large", "resized to 65536x65536"], "one image");
     folder.change_net("resize: 65536", "resize: 65537");
     assert_refused(&folder.run(time), 1, &["resize is 65537", "at most 65536"], "a large resize");
 }
