@@ -255,12 +255,12 @@ fn the_digits_load_scaled_and_resized() {
 #[test]
 fn a_mini_batch_that_no_memory_holds_is_refused() {
     let set = Arc::new(Counting::new(5, SHAPE));
-    let transform = TransformParams { resize: Some(65536), ..TransformParams::default() };
-    let error = Loader::new(set, &transform, options(1 << 20, false, true), &Device::cpu())
+    let transform = TransformParams { resize: Some(16384), ..TransformParams::default() };
+    let error = Loader::new(set, &transform, options(1 << 31, false, true), &Device::cpu())
         .err()
         .unwrap()
         .to_string();
-    assert_eq!(error, "1048576 samples of 1x65536x65536 are more than any memory holds");
+    assert_eq!(error, "2147483648 samples of 1x16384x16384 are more than any memory holds");
 }
 
 #[test]
