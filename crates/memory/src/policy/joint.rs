@@ -44,21 +44,22 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
         Ok(keep) => return Ok(MemoryPlan { bound_ms: unlimited_ms.min(keep.planned_ms()), ..keep }),
         Err(below) => below.floor,
     };
-    let below = floor(outline, costs);
+    let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
+    let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
+    let (below, leanest) = ways[1].floor();
     if budget < below.floor {
         return Err(below);
     }
-    let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
-    let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
     let mut without = Search::new(&ways[0]);
     let mut with = (costs.host > Bytes::ZERO).then(|| Search::new(&ways[1]));
     let [step, finer] = STEPS.map(|part| (keeping.0 as f64 * part) as u64);
-    let (from, fastest) = without.start(ways[0].all(false, true));
+    let (floor, alone) = ways[0].floor();
+    let (from, fastest) = without.start((floor.floor, alone), ways[0].all(false, true));
     let plans = both(
         || without.rise(budget, from, step),
         || {
             let search = with.as_mut()?;
-            let (from, _) = search.start(fastest);
+            let (from, _) = search.start((below.floor, leanest), fastest);
             search.rise(budget, from, finer)
         },
     );
@@ -127,18 +128,17 @@ impl<'a> Search<'a> {
         Self { problem, prices: bound.zero(), bound, choices, unplaced: Vec::new(), found: Vec::new() }
     }
 
-    /// Searches for the smallest capacity, though that be above the budget, from a choice without offloading. Returns
-    /// the capacity with the least that has places, and the fastest choice for it.
-    fn start(&mut self, repeated: Choice) -> ([Bytes; 2], Choice) {
+    /// Searches for the smallest capacity, though that be above the budget, from the problem's floor and a choice without
+    /// offloading. Returns the capacity with the least that has places, and the fastest choice for it.
+    fn start(&mut self, (floor, leanest): (Bytes, Choice), repeated: Choice) -> ([Bytes; 2], Choice) {
         let problem = self.problem;
-        let (floor, leanest) = problem.floor();
         self.place(&problem.keep(), (0, false), Bytes::ZERO);
         self.place(&leanest, (0, false), Bytes::ZERO);
         let least = problem.carry_out(&leanest, 0, false).peak;
         self.choices.known = vec![problem.keep(), problem.all(true, false), repeated, leanest.clone()];
         self.climb(PRICES[0], least);
         let fastest = self.choices.fits.first().map_or(leanest, |(_, choice)| choice.clone());
-        ([Bytes(least), floor.floor], fastest)
+        ([Bytes(least), floor], fastest)
     }
 
     /// Climbs from what [`Search::start`] returned up to `budget`, or to what is as fast as in any memory, and tries
