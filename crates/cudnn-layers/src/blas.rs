@@ -1,28 +1,14 @@
 //! The one file that calls cuBLAS: products of matrices in single precision, or of BF16 added up in it.
 
-use crate::status_call::{StatusName, status_call, status_name};
+use cudarc::cublas::result::{self, CublasError};
 use cudarc::cublas::sys;
-use std::ffi::{c_int, c_longlong, c_uint, c_void};
+use std::ffi::{c_int, c_longlong, c_void};
 use tensor::cuda::{Cuda, CudaError, Library, Stream};
 use tensor::{Accumulate, ElementType, Format, Out, View, ViewMut};
 
-/// `call!(function(arguments))`: a function of cuBLAS, with its obligations, whose failure becomes an error that names
-/// it; the library is known to be there.
-macro_rules! call {
-    ($function:ident ( $($argument:expr),* $(,)? )) => {
-        match status_call!(sys::$function($($argument),*)) {
-            Some(0) => Ok(()),
-            Some(status) => Err(CudaError::new(stringify!($function), name(status))),
-            None => Err(CudaError::new(stringify!($function), "the installed cuBLAS does not have it")),
-        }
-    };
-}
-
-fn name(status: c_uint) -> String {
-    // SAFETY: the library is there, for it has just returned the status.
-    let function = unsafe { sys::culib().get::<StatusName>(b"cublasGetStatusName\0") };
-    // SAFETY: this is what the function is.
-    unsafe { status_name(function.ok().map(|symbol| *symbol), status) }
+/// For `map_err`: says which function failed.
+fn failed(function: &'static str) -> impl FnOnce(CublasError) -> CudaError {
+    move |CublasError(status)| CudaError::new(function, format!("{status:?}"))
 }
 
 /// cuBLAS on one GPU, working in that GPU's stream.
@@ -69,11 +55,12 @@ impl Cublas {
             false => sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION,
         };
         // SAFETY: the handle is alive.
-        unsafe { call!(cublasSetMathMode(self.handle, math)) }?;
+        unsafe { sys::cublasSetMathMode(self.handle, math) }.result().map_err(failed("cublasSetMathMode"))?;
         let (address, bytes) = (scratch.address::<u8>() as *mut c_void, scratch.len());
         // SAFETY: the handle is alive. `product` follows while the scratch is still lent, and is the only one to use
         // it; its work goes to the stream through which all else on this memory goes.
-        unsafe { call!(cublasSetWorkspace_v2(self.handle, address, bytes)) }
+        let set = unsafe { sys::cublasSetWorkspace_v2(self.handle, address, bytes) };
+        set.result().map_err(failed("cublasSetWorkspace_v2"))
     }
 
     fn product(
@@ -94,7 +81,13 @@ impl Cublas {
         // From one matrix to the next.
         let step = |len, one| if len == one { 0 } else { one as c_longlong };
         let steps = [step(a.len(), m * k), step(b.len(), k * n), (m * n) as c_longlong];
-        let [m, n, k, row_of_a, row_of_b, count] = extents([m, n, k, row_of_a, row_of_b, count])?;
+        let extent = |value: usize| {
+            let too_large =
+                |_| CudaError::new("a matrix product", format!("cuBLAS takes no extent of {value}"));
+            c_int::try_from(value).map_err(too_large)
+        };
+        let [m, n, k] = [extent(m)?, extent(n)?, extent(k)?];
+        let [row_of_a, row_of_b, count] = [extent(row_of_a)?, extent(row_of_b)?, extent(count)?];
         let [type_a, type_b, type_c] = [a.format(), b.format(), c.format()].map(data_type);
         let (from_a, from_b) = (a.numbers() as *const c_void, b.numbers() as *const c_void);
         let to = c.numbers() as *mut c_void;
@@ -102,7 +95,7 @@ impl Cublas {
         // the lengths that the extents and steps say (the caller's assertion) and of the types that the views are
         // tagged with, `c` exclusively ours. The work goes to the stream through which all else on this memory goes.
         unsafe {
-            call!(cublasGemmStridedBatchedEx(
+            result::gemm_strided_batched_ex(
                 self.handle,
                 of_b,
                 of_a,
@@ -126,8 +119,9 @@ impl Cublas {
                 count,
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
-            ))
+            )
         }
+        .map_err(failed("cublasGemmStridedBatchedEx"))
     }
 }
 
@@ -138,14 +132,11 @@ impl Library for Cublas {
             let tried = cudarc::get_lib_name_candidates("cublas").join(", ");
             return Err(CudaError::new("starting cuBLAS", format!("it is not installed (tried {tried})")));
         }
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the address of a handle is written to.
-        unsafe { call!(cublasCreate_v2(&mut handle)) }?;
+        let handle = result::create_handle().map_err(failed("cublasCreate_v2"))?;
         let cublas = Self { handle, stream: stream.clone() };
-        let stream: sys::cudaStream_t = stream.raw().cast();
         // SAFETY: the handle was just made; the stream lives as long as `cublas.stream`, and the handle is destroyed
         // before.
-        unsafe { call!(cublasSetStream_v2(handle, stream)) }?;
+        unsafe { result::set_stream(handle, stream.raw().cast()) }.map_err(failed("cublasSetStream_v2"))?;
         Ok(cublas)
     }
 }
@@ -154,7 +145,7 @@ impl Drop for Cublas {
     fn drop(&mut self) {
         if self.stream.bind().is_ok() {
             // SAFETY: the handle is ours, and is not used again. Should this fail, there is nothing left to be done.
-            let _ = unsafe { call!(cublasDestroy_v2(self.handle)) };
+            let _ = unsafe { result::destroy_handle(self.handle) };
         }
     }
 }
@@ -165,13 +156,4 @@ fn data_type(format: Format) -> sys::cudaDataType_t {
         ElementType::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
         ElementType::U8 => panic!("no product is of bytes"),
     }
-}
-
-fn extents<const N: usize>(values: [usize; N]) -> Result<[c_int; N], CudaError> {
-    let mut extents = [0; N];
-    for (extent, value) in extents.iter_mut().zip(values) {
-        let too_large = |_| CudaError::new("a matrix product", format!("cuBLAS takes no extent of {value}"));
-        *extent = c_int::try_from(value).map_err(too_large)?;
-    }
-    Ok(extents)
 }

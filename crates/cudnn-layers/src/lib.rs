@@ -40,8 +40,6 @@ pub mod pooling;
 pub mod scale;
 pub mod softmax;
 pub mod space_to_depth;
-#[cfg(feature = "cuda")]
-mod status_call;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -1,21 +1,42 @@
 //! Calls of cuDNN, each with its status turned into an error that names the call.
 
 use super::Result;
-use crate::status_call::{StatusName, status_name};
 use cudarc::cudnn::sys;
-use std::ffi::{CStr, c_uint};
+use std::ffi::{CStr, c_char, c_uint};
 use tensor::cuda::CudaError;
 
-/// `call!(function(arguments))`: a function of cuDNN, with its obligations; the library is known to be there.
+/// `call!(function(arguments))`: a function of cuDNN, with its obligations; the library is known to be there. Arguments
+/// are of types that do not depend on their use here: no bare numbers.
+///
+/// cudarc declares that functions return an enum of the codes known to it. A newer cuDNN may have others, and a Rust enum
+/// with a value outside of its list is undefined behaviour. So the functions are looked up once more and called with
+/// cudarc's own parameter types, but with an integer as their result.
 macro_rules! call {
-    ($function:ident ( $($argument:expr),* $(,)? )) => {
-        $crate::cudnn::api::check(
-            stringify!($function),
-            $crate::status_call::status_call!(sys::$function($($argument),*)),
-        )
+    ($function:ident ( $($argument:expr),* $(,)? )) => {{
+        static ADDRESS: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
+        let address = ADDRESS.get_or_init(|| {
+            let name = concat!(stringify!($function), "\0").as_bytes();
+            sys::culib().get::<*const std::ffi::c_void>(name).ok().map(|symbol| *symbol as usize)
+        });
+        // Never called: the compiler holds the arguments against the function as cudarc declares it.
+        let _ = || sys::$function($($argument),*);
+        let status = address.map(|address| {
+            let function: unsafe extern "C" fn($($crate::cudnn::api::inferred!($argument)),*) -> std::ffi::c_uint =
+                std::mem::transmute::<usize, _>(address);
+            function($($argument),*)
+        });
+        $crate::cudnn::api::check(stringify!($function), status)
+    }};
+}
+
+/// A type that the compiler finds.
+macro_rules! inferred {
+    ($argument:expr) => {
+        _
     };
 }
-pub(super) use call;
+
+pub(super) use {call, inferred};
 
 pub(super) fn check(call: &'static str, status: Option<c_uint>) -> Result<()> {
     let reason = match status {
@@ -28,11 +49,16 @@ pub(super) fn check(call: &'static str, status: Option<c_uint>) -> Result<()> {
     Err(error)
 }
 
+/// cuDNN's name for a status, also for one that is newer than this program.
 fn name(status: c_uint) -> String {
-    // SAFETY: the library is there, for it has just returned the status.
-    let function = unsafe { sys::culib().get::<StatusName>(b"cudnnGetErrorString\0") };
-    // SAFETY: this is what the function is.
-    unsafe { status_name(function.ok().map(|symbol| *symbol), status) }
+    type Name = unsafe extern "C" fn(c_uint) -> *const c_char;
+    // SAFETY: the library is there, for it has just returned the status. The function returns a text that lives as long
+    // as the library, for any value, and an enum of C is passed as an integer is.
+    unsafe {
+        let function = sys::culib().get::<Name>(b"cudnnGetErrorString\0");
+        let text = function.map(|name| CStr::from_ptr(name(status)).to_string_lossy().into_owned());
+        text.unwrap_or_else(|_| format!("status {status}"))
+    }
 }
 
 /// What cuDNN says of the last failure on this thread, in parentheses.
