@@ -459,33 +459,27 @@ __device__ __forceinline__ void fold_column(const ColumnSums& rows, double (&tot
     }
 }
 
-/// Writes the sums of `N` columns, from `column` on, over those lanes of a warp whose numbers differ by multiples of
-/// `lanes`; `distance` is the largest of these that is left. Two lanes each add up one half of the columns, as long as
-/// there are halves.
+/// Writes the sums of a lane's `N` columns, over those lanes of its warp whose numbers differ by multiples of `lanes`. Two
+/// lanes each add up one half of the columns, as long as there are halves, and then both the last one.
 template <int N, int SUMS>
-__device__ __forceinline__ void fold_lanes(const double (&sums)[N][SUMS], u32 distance, u32 lanes, u32 column,
-                                           double (&row)[2][COLUMNS]) {
-    if constexpr (N > 1) {
-        if (distance >= lanes) {
-            bool upper = threadIdx.x & distance;
-            double half[N / 2][SUMS];
-            UNROLL for (int i = 0; i < N / 2; i++) {
-                UNROLL for (int sum = 0; sum < SUMS; sum++) {
-                    double low = sums[i][sum], high = sums[N / 2 + i][sum];
-                    half[i][sum] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
-                }
+__device__ __forceinline__ void fold_lanes(double (&sums)[N][SUMS], u32 lanes, double (&row)[2][COLUMNS]) {
+    u32 column = threadIdx.x % lanes * N;
+    UNROLL for (u32 distance = 16; distance > 0; distance /= 2) {
+        if (distance < lanes) continue;
+        u32 half = N * distance / 32;
+        bool upper = half > 0 && threadIdx.x & distance;
+        column += upper ? half : 0;
+        UNROLL for (u32 i = 0; i < (N + 1) / 2; i++) {
+            if (i > 0 && i >= half) continue;
+            UNROLL for (int sum = 0; sum < SUMS; sum++) {
+                double low = sums[i][sum], high = sums[half + i][sum];
+                sums[i][sum] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
             }
-            return fold_lanes(half, distance / 2, lanes, column + upper * (N / 2), row);
         }
     }
-    UNROLL for (int i = 0; i < N; i++) {
-        for (int sum = 0; sum < SUMS; sum++) {
-            double value = sums[i][sum];
-            for (u32 left = N == 1 ? distance : 0; left >= lanes; left /= 2) {
-                value += __shfl_xor_sync(0xffffffff, value, left);
-            }
-            row[sum][column + i] = value;
-        }
+    UNROLL for (u32 i = 0; i < N; i++) {
+        if (32 * i >= N * lanes) continue;
+        UNROLL for (int sum = 0; sum < SUMS; sum++) row[sum][column + i] = sums[i][sum];
     }
 }
 
@@ -499,7 +493,7 @@ __device__ __forceinline__ void sum_columns(const Extents& e, double* partials, 
         double sums[W][SUMS] = {}, all[SUMS] = {};
         if (exists) sum_rows(lanes, channel, sums);
         __syncthreads();  // what was there has been read
-        fold_lanes(sums, 16, lanes, threadIdx.x % lanes * W, rows[threadIdx.x / 32]);
+        fold_lanes(sums, lanes, rows[threadIdx.x / 32]);
         __syncthreads();
         u64 own = base + threadIdx.x;
         if (threadIdx.x >= lanes * W || own >= axis) return;
