@@ -214,11 +214,8 @@ pub(super) fn forward_average(cpu: &Cpu, g: &PoolGeometry, x: View<'_>, y: ViewM
 /// What the sum under window `(row, column)` is divided by: its pixels, padding included.
 #[inline(always)]
 fn size(g: &PoolGeometry, row: usize, column: usize) -> f32 {
-    let extent = |axis: usize, image: usize, index: usize| {
-        let start = index * g.stride[axis];
-        (start + g.window[axis]).min(image + 2 * g.pad[axis]) - start
-    };
-    (extent(0, g.h, row) * extent(1, g.w, column)) as f32
+    let height = g.window[0].min(g.h + 2 * g.pad[0] - row * g.stride[0]);
+    (height * g.window[1].min(g.w + 2 * g.pad[1] - column * g.stride[1])) as f32
 }
 
 /// Adds every `dy`, divided by its window's number of pixels, to the pixels under its window.

@@ -77,16 +77,10 @@ __device__ __forceinline__ void max_forward(const Planes& g, const real* __restr
     maxima.write(g.relu, y + output, mask + output, [](int, float value) { return value; });
 }
 
-/// Pixels of window `index` along one axis, padding included.
-__device__ __forceinline__ int extent(int index, int stride, int window, int image, int pad) {
-    int start = index * stride;
-    return min(start + window, image + 2 * pad) - start;
-}
-
-/// What the sum of window (p, q) is divided by.
+/// What the sum of window (p, q) is divided by: its pixels, padding included.
 __device__ __forceinline__ float size(const Planes& g, int p, int q) {
-    int height = extent(p, g.stride_h, g.window_h, g.h, g.pad_h);
-    return float(height * extent(q, g.stride_w, g.window_w, g.w, g.pad_w));
+    int height = min(g.window_h, g.h + 2 * g.pad_h - p * g.stride_h);
+    return float(height * min(g.window_w, g.w + 2 * g.pad_w - q * g.stride_w));
 }
 
 /// Puts `sums` to pixel (row, column) of the image, or adds them.
