@@ -353,6 +353,38 @@ __device__ __forceinline__ void each_of_square(const real* image, int top, int l
     }
 }
 
+/// Adds to the sums of a tile's pixels the `dy` of those windows of a maximum pooling that they have won. The tile begins at
+/// `top` and `left` of the padded image, both multiples of the stride, so that the compiler knows which windows lie over
+/// which pixels; only a single column may lie anywhere. `at(window of the plane)` is where its elements lie.
+template <int WINDOW, int STRIDE, int W, int ROWS, int COLUMNS, class At>
+__device__ __forceinline__ void add_won(const u8* mask, const real* dy, int top, int left, int out_h, int out_w, At at,
+                                        float (&sums)[ROWS][COLUMNS][W]) {
+    static_assert(ROWS % STRIDE == 0 && (COLUMNS == 1 || COLUMNS % STRIDE == 0), "tiles begin where windows do");
+    // Windows over a pixel along an axis, but for the nearest; as many begin before the tile.
+    constexpr int MORE = (WINDOW - 1) / STRIDE;
+    int past = COLUMNS == 1 ? left % STRIDE : 0;  // columns from where the nearest window begins
+    UNROLL for (int i = -MORE; i < ROWS / STRIDE; i++) {
+        UNROLL for (int j = -MORE; j * STRIDE < COLUMNS; j++) {
+            int p = top / STRIDE + i, q = left / STRIDE + j;
+            bool exists = u32(p) < u32(out_h) && u32(q) < u32(out_w);
+            auto output = at(exists ? p * out_w + q : 0);
+            auto winners = load<W>(mask + output);
+            auto gradients = load<W>(dy + output);
+            // No pixel won where there is no window.
+            UNROLL for (int lane = 0; lane < W; lane++) winners.at[lane] = exists ? winners.at[lane] : 0xff;
+            UNROLL for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
+                int row = pixel / COLUMNS, column = pixel % COLUMNS;
+                int r = row - i * STRIDE, s = column + past - j * STRIDE;
+                if (r < 0 || r >= WINDOW || COLUMNS > 1 && (s < 0 || s >= WINDOW)) continue;
+                int tap = s < WINDOW ? r * WINDOW + s : -1;
+                UNROLL for (int lane = 0; lane < W; lane++) {
+                    if (winners.at[lane] == tap) sums[row][column][lane] += gradients.at[lane];
+                }
+            }
+        }
+    }
+}
+
 // ---- Channels side by side ------------------------------------------------------------------------------------------
 //
 // In NHWC a thread keeps a pack of channels and goes through rows of them; its neighbours have the neighbouring packs,

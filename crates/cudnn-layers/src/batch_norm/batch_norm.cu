@@ -302,40 +302,24 @@ struct Square {
     bool there[4];
     u64 at[4];
     Pack<W, real> x[4];
-    float dy[4][W];
+    float dy[2][2][W] = {};
 
     __device__ __forceinline__ Square(const Backward& backward, u64 i, u64 channel) {
         const Windows& windows = backward.windows;
         u64 axis = backward.extents.axis.divisor, sample;
         int row, column;
         windows.find(i, sample, row, column);
-        u64 image = sample * (windows.h * windows.w), outputs = sample * (windows.out_h * windows.out_w);
-        bool exists[4];
-        Pack<W, real> gradients[4];
-        Pack<W, u8> winners[4];
+        u64 image = sample * (windows.h * windows.w);
         UNROLL for (int k = 0; k < 4; k++) {
             int r = 2 * row - windows.pad_h + k / 2, s = 2 * column - windows.pad_w + k % 2;
             there[k] = u32(r) < u32(windows.h) && u32(s) < u32(windows.w);
             at[k] = (image + (there[k] ? r * windows.w + s : 0)) * axis + channel;
-            // The window that begins here, and those before it.
-            int p = row - k / 2, q = column - k % 2;
-            exists[k] = u32(p) < u32(windows.out_h) && u32(q) < u32(windows.out_w);
-            u64 window = (outputs + (exists[k] ? p * windows.out_w + q : 0)) * axis + channel;
             x[k] = load<W>(backward.x + at[k]);
-            gradients[k] = load<W>(backward.dy + window);
-            winners[k] = load<W>(windows.winners + window);
         }
-        UNROLL for (int k = 0; k < 4; k++) {
-            UNROLL for (int lane = 0; lane < W; lane++) dy[k][lane] = 0;
-            UNROLL for (int window = 3; window >= 0; window--) {
-                int r = k / 2 + window / 2 * 2, s = k % 2 + window % 2 * 2;
-                if (r > 2 || s > 2) continue;
-                int tap = exists[window] ? r * 3 + s : -1;
-                UNROLL for (int lane = 0; lane < W; lane++) {
-                    dy[k][lane] += winners[window].at[lane] == tap ? float(gradients[window].at[lane]) : 0;
-                }
-            }
-        }
+        u64 first = sample * (windows.out_h * windows.out_w) * axis + channel;
+        const u8* winners = windows.winners + first;
+        add_won<3, 2>(winners, backward.dy + first, 2 * row, 2 * column, windows.out_h, windows.out_w,
+                      [=](int window) { return window * axis; }, dy);
     }
 };
 
@@ -349,7 +333,7 @@ __device__ __forceinline__ void spread_columns(const Backward& backward, double*
             UNROLL for (int lane = 0; lane < W; lane++) {
                 float batch[2] = {};
                 UNROLL for (int k = 0; k < 4; k++) {
-                    arriving.add(lane, square.x[k].at[lane], square.dy[k][lane], batch);
+                    arriving.add(lane, square.x[k].at[lane], square.dy[k / 2][k % 2][lane], batch);
                 }
                 for (int sum = 0; sum < 2; sum++) sums[lane][sum] += batch[sum];
             }
@@ -364,7 +348,7 @@ __device__ __forceinline__ void spread_columns(const Backward& backward, double*
                 Pack<W, real> dx;
                 if (backward.add) dx = load<W>(backward.dx + square.at[k]);
                 for (int lane = 0; lane < W; lane++) {
-                    float value = gradient.of(lane, square.x[k].at[lane], square.dy[k][lane]);
+                    float value = gradient.of(lane, square.x[k].at[lane], square.dy[k / 2][k % 2][lane]);
                     put(backward.add, &dx.at[lane], value);
                 }
                 store<W>(backward.dx + square.at[k], dx);

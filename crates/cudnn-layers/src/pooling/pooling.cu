@@ -127,8 +127,7 @@ __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restr
     });
 }
 
-/// Rows and columns of the tile of pixels that a thread has in `max_backward_tile`. Tiles begin at multiples of these in the
-/// padded image, so that the compiler knows which windows lie over which pixels; only a single column may lie anywhere.
+/// Rows and columns of the tile of pixels that a thread has in `max_backward_tile`.
 template <int W>
 constexpr int TILE_ROWS = W == 1 ? 8 : 2;
 template <int W>
@@ -138,36 +137,14 @@ template <int WINDOW, int STRIDE, int W>
 __device__ __forceinline__ void max_backward_tile(const Planes& g, const u8* __restrict__ mask,
                                                   const real* __restrict__ dy, real* __restrict__ dx, bool add) {
     constexpr int ROWS = TILE_ROWS<W>, COLUMNS = TILE_COLUMNS<W>;
-    static_assert(ROWS % STRIDE == 0 && (COLUMNS == 1 || COLUMNS % STRIDE == 0), "tiles begin where windows do");
     Place<W> place(g);
     if (!place.exists) return;
-    // Windows over a pixel along an axis, but for the nearest; as many begin before the tile.
-    constexpr int MORE = (WINDOW - 1) / STRIDE;
     int top = place.row * ROWS, left = COLUMNS == 1 ? place.column + g.pad_w : place.column * COLUMNS;
-    int past = COLUMNS == 1 ? left % STRIDE : 0;  // columns from where the nearest window begins
     mask += place.first(g.out_h * g.out_w);
     dy += place.first(g.out_h * g.out_w);
     float sums[ROWS][COLUMNS][W] = {};
-    UNROLL for (int i = -MORE; i < ROWS / STRIDE; i++) {
-        UNROLL for (int j = -MORE; j * STRIDE < COLUMNS; j++) {
-            int p = top / STRIDE + i, q = left / STRIDE + j;
-            bool exists = u32(p) < u32(g.out_h) && u32(q) < u32(g.out_w);
-            int output = exists ? place.at(p * g.out_w + q) : 0;
-            auto winners = load<W>(mask + output);
-            auto gradients = load<W>(dy + output);
-            // No pixel won where there is no window.
-            UNROLL for (int lane = 0; lane < W; lane++) winners.at[lane] = exists ? winners.at[lane] : 0xff;
-            UNROLL for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
-                int row = pixel / COLUMNS, column = pixel % COLUMNS;
-                int r = row - i * STRIDE, s = column + past - j * STRIDE;
-                if (r < 0 || r >= WINDOW || COLUMNS > 1 && (s < 0 || s >= WINDOW)) continue;
-                int tap = s < WINDOW ? r * WINDOW + s : -1;
-                UNROLL for (int lane = 0; lane < W; lane++) {
-                    if (winners.at[lane] == tap) sums[row][column][lane] += gradients.at[lane];
-                }
-            }
-        }
-    }
+    auto at = [&](int window) { return place.at(window); };
+    add_won<WINDOW, STRIDE>(mask, dy, top, left, g.out_h, g.out_w, at, sums);
     UNROLL for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
         int row = top + pixel / COLUMNS - g.pad_h, column = left + pixel % COLUMNS - g.pad_w;
         if (u32(row) < u32(g.h) && u32(column) < u32(g.w)) {
