@@ -250,10 +250,6 @@ __device__ __forceinline__ bool in_packs(const Extents& e, const real* const (&f
     return beside % PACK == 0 && aligned<PACK>(from) && aligned<PACK>({to});
 }
 
-/// How many neighbouring channels a function is asked for: each gets its own factors.
-template <int W>
-struct Width {};
-
 /// The numbers of `W` channels from `channel` on; `none` for each if there are no `numbers`.
 template <int W>
 __device__ __forceinline__ Pack<W> of_channels(const float* numbers, u64 channel, float none = 0) {
@@ -428,11 +424,12 @@ __device__ __forceinline__ void each_row(const Extents& e, i64 rows, Of of, i64 
     });
 }
 
-template <int W, int INPUTS, class Of>
-__device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e, Of of) {
+template <template <int> class Op, int W, int INPUTS, class Pass>
+__device__ __forceinline__ void map_columns(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e,
+                                            const Pass& pass) {
     constexpr int STEPS = INPUTS == 1 ? 4 : 3;
     each_row<W>(e, i64(e.outer), [&](u64 channel, i64 step_rows) {
-        return [=, &e, op = of(channel, Width<W>())](i64 row) {
+        return [=, &e, op = Op<W>(pass, channel)](i64 row) {
             Pack<W, real> in[STEPS][INPUTS], out[STEPS];
             UNROLL for (int step = 0; step < STEPS; step++) {
                 u64 at = (row - step * step_rows) * e.axis.divisor + channel;
@@ -561,12 +558,12 @@ __device__ __forceinline__ void sum_columns(const Extents& e, double* partials, 
 }
 
 /// As `sum_channels`, in packs of `W` channels.
-template <int W, int SUMS, bool WRITES, int INPUTS, class Of, class Finish>
+template <template <int> class Terms, int W, int SUMS, bool WRITES, int INPUTS, class Pass, class Finish>
 __device__ __forceinline__ void sum_rows(const real* const (&from)[INPUTS], real* to, const Extents& e, double* partials,
-                                         Of of, Finish finish) {
+                                         const Pass& pass, Finish finish) {
     auto of_thread = [&](u32 lanes, u64 channel, double (&sums)[W][SUMS]) {
         constexpr int STEPS = 8 / INPUTS;
-        auto terms = of(channel, Width<W>());
+        Terms<W> terms(pass, channel);
         auto [row, step_rows] = RowWalk<u64>(lanes);
         for (; row + (STEPS - 1) * step_rows < e.outer; row += STEPS * step_rows) {
             sum_batch<true, STEPS, W, SUMS, WRITES>(from, to, e, row, step_rows, channel, terms, sums);
@@ -660,25 +657,26 @@ __device__ __forceinline__ void channel_map(const real* const (&from)[INPUTS], r
     }
 }
 
-/// `to[i] (+)= of(channel of i)(the inputs' elements i)`, where a block has one channel if it is its OWN. The last elements
-/// come first: where the inputs have just been read from the beginning, their ends are still in cache.
-template <bool OWN = false, int INPUTS, class Of>
+/// `to[i] (+)= Op<W>(pass, channel)(lane, the inputs' elements i)`, where an `Op` has the factors of `W` channels from one on.
+/// A block has one channel if it is its OWN. The last elements come first: where the inputs have just been read from the
+/// beginning, their ends are still in cache.
+template <template <int> class Op, bool OWN = false, int INPUTS, class Pass>
 __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], real* to, bool add,
-                                             const Extents& extents, Of of) {
+                                             const Extents& extents, const Pass& pass) {
     if constexpr (CHANNELS_LAST) {
-        if (in_packs(extents, from, to)) return map_columns<PACK>(from, to, add, extents, of);
-        return map_columns<1>(from, to, add, extents, of);
+        if (in_packs(extents, from, to)) return map_columns<Op, PACK>(from, to, add, extents, pass);
+        return map_columns<Op, 1>(from, to, add, extents, pass);
     }
-    if constexpr (OWN) return channel_map(from, to, add, extents, blockIdx.x, of(blockIdx.x, Width<1>()));
+    if constexpr (OWN) return channel_map(from, to, add, extents, blockIdx.x, Op<1>(pass, blockIdx.x));
     auto of_pack = [&](u64 first) {
         u64 plane = extents.inner.divide(first), channel = extents.axis.remainder(plane);
         u64 pixel = first - plane * extents.inner.divisor;
-        return [&, pixel, channel, op = of(channel, Width<1>())](const float (&x)[INPUTS], int lane) mutable {
+        return [&, pixel, channel, op = Op<1>(pass, channel)](const float (&x)[INPUTS], int lane) mutable {
             // Asked for in order: past the end of a plane comes the next channel's.
             if (lane > 0 && ++pixel == extents.inner.divisor) {
                 pixel = 0;
                 channel = channel + 1 == extents.axis.divisor ? 0 : channel + 1;
-                op = of(channel, Width<1>());
+                op = Op<1>(pass, channel);
             }
             return op(0, x);
         };
@@ -702,22 +700,23 @@ __device__ void channel_sums(const real* const (&from)[INPUTS], real* to, const 
 }
 
 /// Sums per channel: `finish(channel, sums, once)` is called by one thread for each, or, where channels lie side by
-/// side, by one of each block that has it, with `once` in one of them. `of(channel, width)` gives the function
-/// `terms(lane, inputs' elements, sums)` that adds an element's, and returns what goes to `to` if this WRITES. To be
+/// side, by one of each block that has it, with `once` in one of them. `Terms<W>(pass, channel)(lane, inputs' elements,
+/// sums)` adds those of an element of `W` channels, and returns what goes to `to` if this WRITES. To be
 /// launched with a block per channel in x and, in y, the parts into which samples are cut, or, where channels lie side
 /// by side, with SUM_THREADS threads as above, all blocks at once. Where there are several parts, each leaves SUMS
 /// doubles per channel in `partials`, and the last block to end, or then each, adds them up, in their order.
-template <int SUMS, bool WRITES = false, int INPUTS, class Of, class Finish>
+template <template <int> class Terms, int SUMS, bool WRITES = false, int INPUTS, class Pass, class Finish>
 __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], real* to, const Extents& e,
-                                             double* partials, Of of, Finish finish) {
+                                             double* partials, const Pass& pass, Finish finish) {
     if constexpr (CHANNELS_LAST) {
-        if (in_packs(e, from, WRITES ? to : nullptr)) return sum_rows<PACK, SUMS, WRITES>(from, to, e, partials, of, finish);
-        return sum_rows<1, SUMS, WRITES>(from, to, e, partials, of, finish);
+        bool packs = in_packs(e, from, WRITES ? to : nullptr);
+        if (packs) return sum_rows<Terms, PACK, SUMS, WRITES>(from, to, e, partials, pass, finish);
+        return sum_rows<Terms, 1, SUMS, WRITES>(from, to, e, partials, pass, finish);
     }
     u64 part = blockIdx.y, parts = gridDim.y, channel = blockIdx.x;
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
     double sums[SUMS];
-    channel_sums<WRITES>(from, to, e, channel, first, last, sums, of(channel, Width<1>()));
+    channel_sums<WRITES>(from, to, e, channel, first, last, sums, Terms<1>(pass, channel));
     if (parts > 1) {
         double* of_channel = partials + channel * parts * SUMS;
         for (int sum = 0; sum < SUMS && threadIdx.x == 0; sum++) of_channel[part * SUMS + sum] = sums[sum];

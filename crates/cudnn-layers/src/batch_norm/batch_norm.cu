@@ -15,12 +15,6 @@ struct Lines {
     }
 };
 
-/// What the mini-batch's statistics add to a channel's gradient `dx = a dy + b (x - mean) + c`.
-template <int W>
-struct Planes {
-    Pack<W> b, c;
-};
-
 /// Those of a maximum pooling behind all, if there is one: see the end of this file.
 struct Windows {
     int h, w, out_h, out_w, pad_h, pad_w;
@@ -65,40 +59,8 @@ struct Pass {
     }
 };
 
-/// What adds up the first moments of some channels about one of their values: sums of squares about it lose no digits
-/// to a mean that is large against the deviation.
-template <int W>
-struct Moments {
-    Pack<W, real> pivot;
-    __device__ __forceinline__ float operator()(int lane, const float (&in)[1], float (&sums)[2]) const {
-        float distance = in[0] - float(pivot.at[lane]);
-        sums[0] += distance;
-        sums[1] += distance * distance;
-        return 0;
-    }
-};
-
-template <int W>
-struct Normalised {
-    Lines<W> lines;
-    bool relu;
-    template <int INPUTS>
-    __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
-        float value = lines(lane, in[0]);
-        return rectified(relu, INPUTS == 1 ? value : __fadd_rn(value, in[INPUTS - 1]));
-    }
-};
-
 /// A forward pass in training.
 struct Training : Pass {
-    template <int W>
-    __device__ Moments<W> moments(u64 channel, Width<W>) const {
-        return {load<W>(x + channel * extents.inner.divisor)};
-    }
-    template <int W>
-    __device__ __forceinline__ Normalised<W> normalised(u64 channel, Width<W>) const {
-        return {lines<W>(channel), relu != 0};
-    }
     __device__ float channel_inv_std(float variance) const { return 1 / sqrtf(variance + epsilon); }
 
     /// Saves a channel's statistics and, once, folds them into the running ones. The variance is the biased one; not by
@@ -117,9 +79,36 @@ struct Training : Pass {
     }
 };
 
+/// What adds up the first moments of some channels about one of their values: sums of squares about it lose no digits
+/// to a mean that is large against the deviation.
+template <int W>
+struct Moments {
+    Pack<W, real> pivot;
+    __device__ __forceinline__ Moments(const Training& training, u64 channel)
+        : pivot(load<W>(training.x + channel * training.extents.inner.divisor)) {}
+    __device__ __forceinline__ float operator()(int lane, const float (&in)[1], float (&sums)[2]) const {
+        float distance = in[0] - float(pivot.at[lane]);
+        sums[0] += distance;
+        sums[1] += distance * distance;
+        return 0;
+    }
+};
+
+template <int W>
+struct Normalised {
+    Lines<W> lines;
+    bool relu;
+    __device__ __forceinline__ Normalised(const Training& training, u64 channel)
+        : lines(training.lines<W>(channel)), relu(training.relu) {}
+    template <int INPUTS>
+    __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
+        float value = lines(lane, in[0]);
+        return rectified(relu, INPUTS == 1 ? value : __fadd_rn(value, in[INPUTS - 1]));
+    }
+};
+
 __device__ __forceinline__ void sum_moments(const Training& training, double* partials) {
-    auto of = [&](u64 channel, auto width) { return training.moments(channel, width); };
-    sum_channels<2>({training.x}, nullptr, training.extents, partials, of, training);
+    sum_channels<Moments, 2>({training.x}, nullptr, training.extents, partials, training, training);
 }
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS)
@@ -129,11 +118,10 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS)
 
 template <bool OWN = false>
 __device__ __forceinline__ void map_normalised(const Training& training) {
-    auto of = [&](u64 channel, auto width) { return training.normalised(channel, width); };
     if (training.added) {
-        map_channels<OWN>({training.x, training.added}, training.y, false, training.extents, of);
+        map_channels<Normalised, OWN>({training.x, training.added}, training.y, false, training.extents, training);
     } else {
-        map_channels<OWN>({training.x}, training.y, false, training.extents, of);
+        map_channels<Normalised, OWN>({training.x}, training.y, false, training.extents, training);
     }
 }
 
@@ -155,12 +143,24 @@ extern "C" __global__ void running_statistics(const __grid_constant__ Training p
     pass.inv_std[channel] = pass.channel_inv_std(scale * pass.running_variance[channel]);
 }
 
+struct Backward : Pass {
+    __device__ void operator()(u64 channel, const double (&sums)[2], bool once) const {
+        double inverse = inv_std[channel], a = lines<1>(channel).a.at[0], per_element = a / count();
+        planes[channel] = by_batch ? float(-per_element * sums[1] * inverse * inverse) : 0;
+        planes[extents.axis.divisor + channel] = by_batch ? float(-per_element * sums[0]) : 0;
+        if (once && dgamma) put(add_gamma, dgamma + channel, float(sums[1] * inverse));
+        if (once && dbeta) put(add_beta, dbeta + channel, float(sums[0]));
+    }
+};
+
 /// What arrives of the gradient `dy` of the output at `x`: all of it, or what a ReLU right behind the line lets pass,
 /// or, if there is a third input, the output itself, by its sign.
 template <int W>
 struct Arriving {
     Lines<W> lines;
     bool relu;
+    __device__ __forceinline__ Arriving(const Backward& backward, u64 channel)
+        : lines(backward.lines<W>(channel)), relu(backward.relu && !backward.y_seen) {}
     template <int INPUTS>
     __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
         if (INPUTS == 3) return in[INPUTS - 1] > 0 ? in[1] : 0;
@@ -178,48 +178,34 @@ struct Arriving {
     }
 };
 
+/// With what the mini-batch's statistics add to a channel's gradient `dx = a dy + b (x - mean) + c`.
 template <int W>
 struct Gradient {
     Arriving<W> arriving;
-    Planes<W> planes;
+    Pack<W> b, c;
+    __device__ __forceinline__ Gradient(const Backward& backward, u64 channel)
+        : arriving(backward, channel),
+          b(of_channels<W>(backward.planes, channel)),
+          c(of_channels<W>(backward.planes + backward.extents.axis.divisor, channel)) {}
     template <int INPUTS>
     __device__ __forceinline__ float operator()(int lane, const float (&in)[INPUTS]) const {
         return of(lane, in[0], arriving(lane, in));
     }
     __device__ __forceinline__ float of(int lane, float x, float dy) const {
         float deviation = x - arriving.lines.mean.at[lane];
-        return arriving.lines.a.at[lane] * dy + (planes.b.at[lane] * deviation + planes.c.at[lane]);
-    }
-};
-
-struct Backward : Pass {
-    template <int W>
-    __device__ __forceinline__ Arriving<W> arriving(u64 channel, Width<W>) const {
-        return {lines<W>(channel), relu && !y_seen};
-    }
-    template <int W>
-    __device__ __forceinline__ Gradient<W> gradient(u64 channel, Width<W> width) const {
-        const float *b = planes, *c = b + extents.axis.divisor;
-        return {arriving(channel, width), {of_channels<W>(b, channel), of_channels<W>(c, channel)}};
-    }
-    __device__ void operator()(u64 channel, const double (&sums)[2], bool once) const {
-        double inverse = inv_std[channel], a = lines<1>(channel).a.at[0], per_element = a / count();
-        planes[channel] = by_batch ? float(-per_element * sums[1] * inverse * inverse) : 0;
-        planes[extents.axis.divisor + channel] = by_batch ? float(-per_element * sums[0]) : 0;
-        if (once && dgamma) put(add_gamma, dgamma + channel, float(sums[1] * inverse));
-        if (once && dbeta) put(add_beta, dbeta + channel, float(sums[0]));
+        return arriving.lines.a.at[lane] * dy + (b.at[lane] * deviation + c.at[lane]);
     }
 };
 
 __device__ __forceinline__ void sum_gradients(const Backward& backward, double* partials) {
-    auto of = [&](u64 channel, auto width) { return backward.arriving(channel, width); };
-    const real *x = backward.x, *dy = backward.dy;
+    const Extents& e = backward.extents;
+    const real *x = backward.x, *dy = backward.dy, *y = backward.y_seen;
     if (backward.passed) {
-        sum_channels<2, true>({x, dy, backward.y_seen}, backward.passed, backward.extents, partials, of, backward);
-    } else if (backward.y_seen) {
-        sum_channels<2>({x, dy, backward.y_seen}, nullptr, backward.extents, partials, of, backward);
+        sum_channels<Arriving, 2, true>({x, dy, y}, backward.passed, e, partials, backward, backward);
+    } else if (y) {
+        sum_channels<Arriving, 2>({x, dy, y}, nullptr, e, partials, backward, backward);
     } else {
-        sum_channels<2>({x, dy}, nullptr, backward.extents, partials, of, backward);
+        sum_channels<Arriving, 2>({x, dy}, nullptr, e, partials, backward, backward);
     }
 }
 
@@ -231,12 +217,11 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS)
 /// What has passed the ReLU need not be found again.
 template <bool OWN = false>
 __device__ __forceinline__ void map_gradients(const Backward& backward) {
-    auto of = [&](u64 channel, auto width) { return backward.gradient(channel, width); };
     const real *x = backward.x, *dy = backward.passed ? backward.passed : backward.dy;
     if (backward.y_seen && !backward.passed) {
-        map_channels<OWN>({x, dy, backward.y_seen}, backward.dx, backward.add, backward.extents, of);
+        map_channels<Gradient, OWN>({x, dy, backward.y_seen}, backward.dx, backward.add, backward.extents, backward);
     } else {
-        map_channels<OWN>({x, dy}, backward.dx, backward.add, backward.extents, of);
+        map_channels<Gradient, OWN>({x, dy}, backward.dx, backward.add, backward.extents, backward);
     }
 }
 
@@ -326,7 +311,7 @@ struct Square {
 template <int W>
 __device__ __forceinline__ void spread_columns(const Backward& backward, double* partials) {
     auto sum_rows = [&](u32 lanes, u64 channel, double (&sums)[W][2]) {
-        Arriving<W> arriving = backward.arriving(channel, Width<W>());
+        Arriving<W> arriving(backward, channel);
         auto [i, step] = RowWalk<u64>(lanes);
         for (; i < backward.windows.count; i += step) {
             Square<W> square(backward, i, channel);
@@ -341,7 +326,7 @@ __device__ __forceinline__ void spread_columns(const Backward& backward, double*
     };
     sum_columns<W, 2>(backward.extents, partials, sum_rows, backward);
     each_row<W>(backward.extents, backward.windows.count, [&](u64 channel, i64) {
-        return [=, &backward, gradient = backward.gradient(channel, Width<W>())](u64 i) {
+        return [=, &backward, gradient = Gradient<W>(backward, channel)](u64 i) {
             Square<W> square(backward, i, channel);
             UNROLL for (int k = 0; k < 4; k++) {
                 if (!square.there[k]) continue;
