@@ -45,7 +45,7 @@ values! {
 
 /// One of cuDNN's objects, which dies with the value, after all that were made of it.
 #[derive(Debug)]
-pub(super) struct Descriptor {
+pub(crate) struct Descriptor {
     /// For calls of cuDNN during the life of the value.
     pub(super) raw: sys::cudnnBackendDescriptor_t,
     parts: Vec<Arc<Self>>,

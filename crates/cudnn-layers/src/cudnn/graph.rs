@@ -128,12 +128,8 @@ impl ConvGraph {
 }
 
 impl EngineConfig {
-    /// Builds the engine, unless that has been done.
-    pub(crate) fn build(&self, cuda: &Cuda) -> Result<()> {
-        self.plan(cuda).map(|_| ())
-    }
-
-    fn plan(&self, cuda: &Cuda) -> Result<&Descriptor> {
+    /// The engine, which is built now unless that has been done.
+    pub(crate) fn plan(&self, cuda: &Cuda) -> Result<&Descriptor> {
         if let Some(plan) = self.plan.get() {
             return Ok(plan);
         }

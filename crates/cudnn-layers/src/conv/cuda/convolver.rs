@@ -152,7 +152,7 @@ impl Convolver for EngineConvolver {
     }
 
     fn load(&self) -> Result<(), ConvError> {
-        let built = self.configs.iter().try_for_each(|config| config.build(&self.task.cuda));
+        let built = self.configs.iter().try_for_each(|config| config.plan(&self.task.cuda).map(|_| ()));
         built.map_err(|source| self.failed(source))
     }
 

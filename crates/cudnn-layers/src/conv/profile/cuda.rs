@@ -72,7 +72,6 @@ impl Trial {
 #[derive(Debug)]
 pub(super) struct GpuClock {
     cuda: Cuda,
-    events: Vec<Event>,
     /// Filler work: it is quickly launched to fill this memory, and takes the GPU a while.
     ballast: Arena,
     /// How many milliseconds; infinite before the GPU has left its idle clocks.
@@ -82,7 +81,7 @@ pub(super) struct GpuClock {
 impl GpuClock {
     pub(super) fn new(cuda: &Cuda) -> Result<Self, CudaError> {
         let ballast = Arena::unset(cuda.stream(), BALLAST_LEN)?;
-        Ok(Self { cuda: cuda.clone(), events: Vec::new(), ballast, filling_ms: f64::INFINITY })
+        Ok(Self { cuda: cuda.clone(), ballast, filling_ms: f64::INFINITY })
     }
 
     /// Times the `trials` of a kernel, a series for each algorithm. Returns those that have lost the kernel.
@@ -122,24 +121,24 @@ impl GpuClock {
 
     /// Times one call of every trial of a series, which is one algorithm by rising size, from place `first` on: that
     /// keeps the code and the clocks, and the largest, which is most likely to matter, never comes first.
-    fn once(&mut self, bench: &mut Bench, series: &mut [Trial], first: usize) -> Result<(), ConvError> {
+    fn once(&self, bench: &mut Bench, series: &mut [Trial], first: usize) -> Result<(), ConvError> {
         if first == series.len() {
             return Ok(());
         }
+        let events = self.events(series.len() - first + 1)?;
         // Loads the algorithm's code, and keeps the GPU busy until the next call is launched.
         launch(bench, &*series[0].convolver)?;
         let series = &mut series[first..];
-        self.reserve(series.len() + 1)?;
-        self.events[0].record()?;
+        events[0].record()?;
         let mut runs = Vec::with_capacity(series.len());
         for (place, trial) in series.iter_mut().enumerate() {
             let start = Instant::now();
             runs.push(launch(bench, &*trial.convolver)?);
             trial.launch_ms = (start.elapsed().as_secs_f64() * 1e3).min(MOST_LAUNCH_MS);
-            self.events[place + 1].record()?;
+            events[place + 1].record()?;
         }
         for (place, trial) in series.iter_mut().enumerate().filter(|(place, _)| runs[*place]) {
-            trial.time_ms = Some(self.events[place].elapsed_ms(&self.events[place + 1])?);
+            trial.time_ms = Some(events[place].elapsed_ms(&events[place + 1])?);
         }
         Ok(())
     }
@@ -152,7 +151,7 @@ impl GpuClock {
         trials: &mut [&mut Trial],
         at_least: Duration,
     ) -> Result<(), ConvError> {
-        self.reserve(2 * trials.len())?;
+        let events = self.events(2 * trials.len())?;
         let mut calls = Vec::with_capacity(trials.len());
         for (place, trial) in trials.iter().enumerate() {
             let time_ms = trial.time_ms.unwrap_or(f64::INFINITY).max(1e-4);
@@ -162,14 +161,14 @@ impl GpuClock {
                 self.fill((busy_ms / self.filling_ms).ceil() as usize)?;
             }
             launch(bench, &*trial.convolver)?;
-            self.events[2 * place].record()?;
+            events[2 * place].record()?;
             for _ in 0..calls[place] {
                 launch(bench, &*trial.convolver)?;
             }
-            self.events[2 * place + 1].record()?;
+            events[2 * place + 1].record()?;
         }
         for (place, trial) in trials.iter_mut().enumerate() {
-            let interval_ms = self.events[2 * place].elapsed_ms(&self.events[2 * place + 1])?;
+            let interval_ms = events[2 * place].elapsed_ms(&events[2 * place + 1])?;
             trial.time_ms = trial.time_ms.map(|time_ms| time_ms.min(interval_ms / calls[place] as f64));
         }
         Ok(())
@@ -191,11 +190,11 @@ impl GpuClock {
             }
             fastest = call;
         }
-        self.reserve(2)?;
-        self.events[0].record()?;
+        let events = self.events(2)?;
+        events[0].record()?;
         self.fill(TRIAL_FILLS)?;
-        self.events[1].record()?;
-        self.filling_ms = self.events[0].elapsed_ms(&self.events[1])?.max(1e-3) / TRIAL_FILLS as f64;
+        events[1].record()?;
+        self.filling_ms = events[0].elapsed_ms(&events[1])?.max(1e-3) / TRIAL_FILLS as f64;
         Ok(())
     }
 
@@ -204,11 +203,8 @@ impl GpuClock {
         (0..times).try_for_each(|_| self.ballast.set(self.ballast.all(), 0))
     }
 
-    fn reserve(&mut self, events: usize) -> Result<(), CudaError> {
-        while self.events.len() < events {
-            self.events.push(self.cuda.stream().event()?);
-        }
-        Ok(())
+    fn events(&self, count: usize) -> Result<Vec<Event>, CudaError> {
+        (0..count).map(|_| self.cuda.stream().event()).collect()
     }
 }
 
