@@ -349,9 +349,9 @@ __device__ __forceinline__ void each_of_square(const real* image, int top, int l
     }
 }
 
-/// Adds to the sums of a tile's pixels the `dy` of those windows of a maximum pooling that they have won. The tile begins at
-/// `top` and `left` of the padded image, both multiples of the stride, so that the compiler knows which windows lie over
-/// which pixels; only a single column may lie anywhere. `at(window of the plane)` is where its elements lie.
+/// Adds to the sums of a tile's pixels the `dy` of those windows of a maximum pooling that they have won. The tile begins
+/// at `top` and `left` of the padded image, both multiples of the stride, so that the compiler knows which windows lie
+/// over which pixels; only a single column may lie anywhere. `at(window of the plane)` is where its elements lie.
 template <int WINDOW, int STRIDE, int W, int ROWS, int COLUMNS, class At>
 __device__ __forceinline__ void add_won(const u8* mask, const real* dy, int top, int left, int out_h, int out_w, At at,
                                         float (&sums)[ROWS][COLUMNS][W]) {
@@ -642,24 +642,22 @@ __device__ __forceinline__ void thread_sums(ChannelWalk<W> walk, const real* con
     }
 }
 
-/// `to[i] (+)= op(0, the inputs' elements i)` over all elements of a channel, by one block.
-template <int INPUTS, class Op>
-__device__ __forceinline__ void channel_map(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e,
-                                            u64 channel, Op op) {
-    constexpr int FEWER = INPUTS > 2 ? 4 : 2;  // outputs need registers, too
-    double none[1] = {};
-    auto of = [&](int lane, const float (&x)[INPUTS], float (&)[1]) { return op(lane, x); };
-    if (in_packs(e, from, to)) {
-        ChannelWalk<PACK> walk(e, channel, 0, e.outer);
-        thread_sums<PACK, BATCH<PACK> / FEWER, true>(walk, from, to, add, none, of);
+/// The same over the samples [first, last) of a channel, by a block. `FEWER` is what batches are divided by: all they hold
+/// is in registers.
+template <int FEWER, bool WRITES, int INPUTS, int SUMS, class Terms>
+__device__ __forceinline__ void part_sums(const real* const (&from)[INPUTS], real* to, bool add, const Extents& e,
+                                          u64 channel, u64 first, u64 last, double (&sums)[SUMS], Terms terms) {
+    if (in_packs(e, from, WRITES ? to : nullptr)) {
+        ChannelWalk<PACK> walk(e, channel, first, last);
+        thread_sums<PACK, BATCH<PACK> / FEWER, WRITES>(walk, from, to, add, sums, terms);
     } else {
-        thread_sums<1, BATCH<1> / FEWER, true>(ChannelWalk<1>(e, channel, 0, e.outer), from, to, add, none, of);
+        thread_sums<1, BATCH<1> / FEWER, WRITES>(ChannelWalk<1>(e, channel, first, last), from, to, add, sums, terms);
     }
 }
 
-/// `to[i] (+)= Op<W>(pass, channel)(lane, the inputs' elements i)`, where an `Op` has the factors of `W` channels from one on.
-/// A block has one channel if it is its OWN. The last elements come first: where the inputs have just been read from the
-/// beginning, their ends are still in cache.
+/// `to[i] (+)= Op<W>(pass, channel)(lane, the inputs' elements i)`, where an `Op` has the factors of `W` channels from one
+/// on. A block has one channel if it is its OWN. The last elements come first: where the inputs have just been read from
+/// the beginning, their ends are still in cache.
 template <template <int> class Op, bool OWN = false, int INPUTS, class Pass>
 __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], real* to, bool add,
                                              const Extents& extents, const Pass& pass) {
@@ -667,7 +665,13 @@ __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], 
         if (in_packs(extents, from, to)) return map_columns<Op, PACK>(from, to, add, extents, pass);
         return map_columns<Op, 1>(from, to, add, extents, pass);
     }
-    if constexpr (OWN) return channel_map(from, to, add, extents, blockIdx.x, Op<1>(pass, blockIdx.x));
+    if constexpr (OWN) {
+        constexpr int FEWER = INPUTS > 2 ? 4 : 2;  // outputs need registers, too
+        double none[1] = {};
+        Op<1> op(pass, blockIdx.x);
+        auto of = [&](int lane, const float (&x)[INPUTS], float (&)[1]) { return op(lane, x); };
+        return part_sums<FEWER, true>(from, to, add, extents, blockIdx.x, 0, extents.outer, none, of);
+    }
     auto of_pack = [&](u64 first) {
         u64 plane = extents.inner.divide(first), channel = extents.axis.remainder(plane);
         u64 pixel = first - plane * extents.inner.divisor;
@@ -682,21 +686,6 @@ __device__ __forceinline__ void map_channels(const real* const (&from)[INPUTS], 
         };
     };
     map_packs(from, to, add, extents.len(), gridDim.x - 1 - blockIdx.x, of_pack);
-}
-
-/// The sums over the samples [first, last) of a channel, which every thread of the block gets.
-template <bool WRITES, int INPUTS, int SUMS, class Terms>
-__device__ void channel_sums(const real* const (&from)[INPUTS], real* to, const Extents& e, u64 channel, u64 first,
-                             u64 last, double (&sums)[SUMS], Terms terms) {
-    for (int sum = 0; sum < SUMS; sum++) sums[sum] = 0;
-    constexpr int FEWER = INPUTS > 2 ? 2 : 1;
-    if (in_packs(e, from, WRITES ? to : nullptr)) {
-        ChannelWalk<PACK> walk(e, channel, first, last);
-        thread_sums<PACK, BATCH<PACK> / FEWER, WRITES>(walk, from, to, false, sums, terms);
-    } else {
-        thread_sums<1, BATCH<1> / FEWER, WRITES>(ChannelWalk<1>(e, channel, first, last), from, to, false, sums, terms);
-    }
-    for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
 }
 
 /// Sums per channel: `finish(channel, sums, once)` is called by one thread for each, or, where channels lie side by
@@ -715,8 +704,10 @@ __device__ __forceinline__ void sum_channels(const real* const (&from)[INPUTS], 
     }
     u64 part = blockIdx.y, parts = gridDim.y, channel = blockIdx.x;
     u64 first = e.outer * part / parts, last = e.outer * (part + 1) / parts;
-    double sums[SUMS];
-    channel_sums<WRITES>(from, to, e, channel, first, last, sums, Terms<1>(pass, channel));
+    double sums[SUMS] = {};
+    constexpr int FEWER = INPUTS > 2 ? 2 : 1;
+    part_sums<FEWER, WRITES>(from, to, false, e, channel, first, last, sums, Terms<1>(pass, channel));
+    for (int sum = 0; sum < SUMS; sum++) sums[sum] = block_sum(sums[sum]);
     if (parts > 1) {
         double* of_channel = partials + channel * parts * SUMS;
         for (int sum = 0; sum < SUMS && threadIdx.x == 0; sum++) of_channel[part * SUMS + sum] = sums[sum];
