@@ -7,7 +7,7 @@ use tensor::{Accumulate, AxisOrder, Out, PoolGeometry, View, ViewMut, cuda::Cuda
 
 sources!("pooling.cu");
 
-/// `TILE_ROWS` and `TILE_COLUMNS` of `pooling.cu`, for single channels and for packs of them.
+/// `ROWS` and `COLUMNS` of `max_backward_tile` of `pooling.cu`, for single channels and for packs of them.
 const TILES: [[usize; 2]; 2] = [[8, 1], [2, 2]];
 
 pub(super) fn forward_max(

@@ -127,24 +127,18 @@ __device__ __forceinline__ void max_backward(const Planes& g, const Tap* __restr
     });
 }
 
-/// Rows and columns of the tile of pixels that a thread has in `max_backward_tile`.
-template <int W>
-constexpr int TILE_ROWS = W == 1 ? 8 : 2;
-template <int W>
-constexpr int TILE_COLUMNS = W == 1 ? 1 : 2;
-
+/// A thread has a tile of pixels, as in cuda.rs.
 template <int WINDOW, int STRIDE, int W>
 __device__ __forceinline__ void max_backward_tile(const Planes& g, const u8* __restrict__ mask,
                                                   const real* __restrict__ dy, real* __restrict__ dx, bool add) {
-    constexpr int ROWS = TILE_ROWS<W>, COLUMNS = TILE_COLUMNS<W>;
+    constexpr int ROWS = W == 1 ? 8 : 2, COLUMNS = W == 1 ? 1 : 2;
     Place<W> place(g);
     if (!place.exists) return;
     int top = place.row * ROWS, left = COLUMNS == 1 ? place.column + g.pad_w : place.column * COLUMNS;
     mask += place.first(g.out_h * g.out_w);
     dy += place.first(g.out_h * g.out_w);
     float sums[ROWS][COLUMNS][W] = {};
-    auto at = [&](int window) { return place.at(window); };
-    add_won<WINDOW, STRIDE>(mask, dy, top, left, g.out_h, g.out_w, at, sums);
+    add_won<WINDOW, STRIDE>(mask, dy, top, left, g.out_h, g.out_w, [&](int window) { return place.at(window); }, sums);
     UNROLL for (int pixel = 0; pixel < ROWS * COLUMNS; pixel++) {
         int row = top + pixel / COLUMNS - g.pad_h, column = left + pixel % COLUMNS - g.pad_w;
         if (u32(row) < u32(g.h) && u32(column) < u32(g.w)) {
