@@ -41,14 +41,13 @@ impl TimeRun {
         measured: TimeReport,
         mini_batch: usize,
     ) -> Self {
-        let kernels_ms: Vec<f64> = measured.kernels.iter().map(|kernel| kernel.measured_ms).collect();
         let forward_backward_ms = measured.forward_backward_ms();
         let iteration_ms = forward_backward_ms + measured.update_ms.unwrap_or(0.0);
         Self {
-            plan: PlanReport::new(plan, &kernels_ms),
+            plan: PlanReport::new(plan, &measured.kernels_ms),
             forward_backward_ms,
             images_per_s: mini_batch as f64 / iteration_ms * 1e3,
-            kernels_measured_ms: kernels_ms.iter().sum(),
+            kernels_measured_ms: measured.kernels_ms.iter().sum(),
             peak_resident: trainer::host::peak_resident(),
             measured,
             memory,

@@ -9,9 +9,10 @@ use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::{error::NetError, net::Net};
 use clock::{Clock, Marks};
 use cudnn_layers::update::{Method, Rule};
+use planner::PlannedKernel;
 use tensor::{Accumulate, Device};
 
-pub use report::{KernelTime, LayerTime, TimeReport};
+pub use report::{LayerTime, TimeReport};
 
 /// Allocates `run`, a single net, runs one iteration unmeasured, then `iterations` with measurement, telling `observe` of
 /// each; on a GPU as many more that are replayed, as in training. Gives the net back, to be timed under another plan.
@@ -95,15 +96,13 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
         forward_ms: average(forward_ms),
         backward_ms: average(backward_ms),
     });
-    let kernels = running.plans()[0].kernels.iter().map(|planned| {
-        let (layer, op) = (&planned.kernel.name, planned.kernel.id.op);
-        let node = nodes.iter().position(|node| node.spec.name == *layer);
-        let measured_ms = node.and_then(|node| median(kernels.get(&(node, op))?)).unwrap_or(0.0);
-        KernelTime { layer: layer.clone(), op, planned_ms: planned.time_ms(), measured_ms }
+    let kernels_ms = running.plans()[0].kernels.iter().map(|PlannedKernel { kernel, .. }| {
+        let node = nodes.iter().position(|node| node.spec.name == kernel.name);
+        node.and_then(|node| median(kernels.get(&(node, kernel.id.op))?)).unwrap_or(0.0)
     });
     TimeReport {
         layers: layers.collect(),
-        kernels: kernels.collect(),
+        kernels_ms: kernels_ms.collect(),
         forward_ms: average(report.forward_ms),
         backward_ms: average(report.backward_ms),
         update_ms: report.update_ms.map(average),

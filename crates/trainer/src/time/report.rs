@@ -1,6 +1,5 @@
 //! What `time` measures.
 
-use cudnn_layers::conv::ConvOp;
 use serde::Serialize;
 
 /// Average times of one layer, in milliseconds.
@@ -16,19 +15,6 @@ pub struct LayerTime {
     pub backward_ms: f64,
 }
 
-/// The measured time of one convolution kernel beside the plan's.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct KernelTime {
-    /// The layer's name.
-    pub layer: String,
-    /// The operation.
-    pub op: ConvOp,
-    /// What the plan says, in milliseconds.
-    pub planned_ms: f64,
-    /// The median over the iterations, in milliseconds.
-    pub measured_ms: f64,
-}
-
 /// Everything that `time` measures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TimeReport {
@@ -38,8 +24,9 @@ pub struct TimeReport {
     pub iterations_ms: Vec<f64>,
     /// Layers in the order of the net. What is fused counts with the layer before it.
     pub layers: Vec<LayerTime>,
-    /// Kernels in the order of the plan.
-    pub kernels: Vec<KernelTime>,
+    /// Of every kernel, in the order of the plan, the median over the iterations; a report has it beside the plan's time.
+    #[serde(skip)]
+    pub kernels_ms: Vec<f64>,
     /// Average forward pass in milliseconds.
     pub forward_ms: f64,
     /// Average backward pass in milliseconds.
