@@ -1,8 +1,8 @@
 //! Writing figures, and traces of iterations, into files.
 
 use crate::{Console, Error};
-use ::figures::draw::{Data, Figure};
-use ::figures::{ActionSpan, PlanReport, ScalingReport, scaling_figure, study::plan_figure};
+use ::figures::draw::Figure;
+use ::figures::{ActionSpan, PlanReport, ScalingReport, Table, scaling_figure, study::plan_figure};
 use files::{try_writing, write_atomically};
 use memory::StreamKind;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) 
 }
 
 /// Writes rows as CSV.
-pub(super) fn write_data(file: &Path, data: &Data) -> Result<(), Error> {
+pub(super) fn write_data(file: &Path, data: &Table) -> Result<(), Error> {
     let rows = || -> csv::Result<Vec<u8>> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(&data.columns)?;

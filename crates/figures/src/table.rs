@@ -1,7 +1,8 @@
-//! Aligned tables.
+//! Rows of numbers and words: as text in aligned columns, as CSV and JSON.
 
 use serde::Serialize;
-use std::fmt;
+use serde_json::{Value, json};
+use std::{fmt, iter};
 
 /// Rows under a header line; prints with each column as wide as its widest cell.
 ///
@@ -10,55 +11,67 @@ use std::fmt;
 /// table.row(["conv1 Forward", "12.5"]);
 /// assert_eq!(table.to_string(), "  kernel           ms\n  conv1 Forward  12.5");
 /// ```
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Table {
-    /// The columns' names. As in format strings, `>` before a name puts the cells to the right.
-    columns: Vec<String>,
-    rows: Vec<Vec<String>>,
+    /// The columns' names, with units. As in format strings, `>` before a name puts the cells to the right, where numbers
+    /// belong in a text.
+    pub columns: Vec<String>,
+    /// One cell for each column.
+    pub rows: Vec<Vec<Value>>,
 }
 
-const GAP: &str = "  ";
-
 impl Table {
-    /// A table without rows; `>` before a column's name puts its cells to the right, where numbers belong.
+    /// A table without rows.
     pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = S>) -> Self {
         Self { columns: columns.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; it has one cell for each column.
-    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        let row: Vec<String> = cells.into_iter().map(Into::into).collect();
+    /// Adds a row; it has one cell for each column (see `row!`).
+    pub fn row<V: Into<Value>>(&mut self, cells: impl IntoIterator<Item = V>) {
+        // Six digits: more are not known of any time. A sum of nothing is -0.
+        let rounded = |cell: Value| match cell.as_f64().filter(|_| cell.is_f64()) {
+            Some(number) => json!(crate::six_digits(number + 0.0).parse().unwrap_or(number)),
+            None => cell,
+        };
+        let row: Vec<Value> = cells.into_iter().map(Into::into).map(rounded).collect();
         debug_assert_eq!(row.len(), self.columns.len(), "one cell for each column");
         self.rows.push(row);
     }
 
-    fn width(&self, column: usize) -> usize {
-        let cells = self.rows.iter().map(|row| row[column].as_str()).chain([name(&self.columns[column])]);
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    }
-
-    fn line<'a>(&self, cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
-        let mut line = String::new();
-        for ((cell, &width), column) in cells.zip(widths).zip(&self.columns) {
-            let is_right = column.starts_with('>');
-            line += GAP;
-            line += &if is_right { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
-        }
-        line.trim_end().to_owned()
+    /// The rows as text, without quotes.
+    pub fn texts(&self) -> impl Iterator<Item = Vec<String>> {
+        let text = |cell: &Value| match (cell, cell.as_f64()) {
+            (Value::String(text), _) => text.clone(),
+            (Value::Null, _) => String::new(),
+            // Without a fraction where there is none.
+            (_, Some(number)) => number.to_string(),
+            _ => cell.to_string(),
+        };
+        self.rows.iter().map(move |row| row.iter().map(text).collect())
     }
 }
 
-/// The name of a column without its alignment.
-fn name(column: &str) -> &str {
-    column.trim_start_matches('>')
+/// Adds a row of anything that serialises to a [`Table`].
+macro_rules! row {
+    ($table:expr; $($cell:expr),+ $(,)?) => { $table.row([$(serde_json::json!($cell)),+]) };
 }
+pub(crate) use row;
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
-        write!(f, "{}", self.line(self.columns.iter().map(|column| name(column)), &widths))?;
-        let mut rows = self.rows.iter().map(|row| self.line(row.iter().map(String::as_str), &widths));
-        rows.try_for_each(|line| write!(f, "\n{line}"))
+        let names = self.columns.iter().map(|column| column.trim_start_matches('>').to_owned()).collect();
+        let lines: Vec<Vec<String>> = iter::once(names).chain(self.texts()).collect();
+        let widest = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+        let widths: Vec<usize> = (0..self.columns.len()).filter_map(widest).collect();
+        let padded = |((cell, &width), column): ((&String, &usize), &String)| match column.starts_with('>') {
+            true => format!("  {cell:>width$}"),
+            false => format!("  {cell:<width$}"),
+        };
+        for (at, line) in lines.iter().enumerate() {
+            let line: String = line.iter().zip(&widths).zip(&self.columns).map(padded).collect();
+            write!(f, "{}{}", if at > 0 { "\n" } else { "" }, line.trim_end())?;
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a drawing consists of, as plain data.
 
 use super::{axis::Axis, tone::Tone};
+use crate::table::Table;
 use planner::{Bytes, Curve};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 /// A drawing with its words and numbers.
 #[derive(Clone, Debug, Serialize)]
@@ -24,7 +24,7 @@ pub struct Figure {
     pub(crate) panels: Vec<Panel>,
     /// The numbers behind it.
     #[serde(flatten)]
-    pub data: Data,
+    pub data: Table,
 }
 
 /// An area with axes.
@@ -110,52 +110,6 @@ impl Bar {
     }
 }
 
-/// Rows of numbers and words.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Data {
-    /// The columns' names, with units.
-    pub columns: Vec<String>,
-    /// One cell for each column.
-    pub rows: Vec<Vec<Value>>,
-}
-
-impl Data {
-    /// No rows yet under columns with these names, separated by spaces.
-    pub fn new(columns: &str) -> Self {
-        Self { columns: columns.split(' ').map(str::to_owned).collect(), rows: Vec::new() }
-    }
-
-    /// Adds a row; it has one cell for each column (see `row!`).
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Value>) {
-        // Six digits: more are not known of any time. A sum of nothing is -0.
-        let rounded = |cell: Value| match cell.as_f64().filter(|_| cell.is_f64()) {
-            Some(number) => json!(crate::six_digits(number + 0.0).parse().unwrap_or(number)),
-            None => cell,
-        };
-        let row: Vec<Value> = cells.into_iter().map(rounded).collect();
-        debug_assert_eq!(row.len(), self.columns.len(), "one cell for each column");
-        self.rows.push(row);
-    }
-
-    /// The rows as text, without quotes.
-    pub fn texts(&self) -> impl Iterator<Item = Vec<String>> {
-        let text = |cell: &Value| match (cell, cell.as_f64()) {
-            (Value::String(text), _) => text.clone(),
-            (Value::Null, _) => String::new(),
-            // Without a fraction where there is none.
-            (_, Some(number)) => number.to_string(),
-            _ => cell.to_string(),
-        };
-        self.rows.iter().map(move |row| row.iter().map(text).collect())
-    }
-}
-
-/// Adds a row of anything that serialises to [`Data`].
-macro_rules! row {
-    ($data:expr; $($cell:expr),+ $(,)?) => { $data.row([$(serde_json::json!($cell)),+]) };
-}
-pub(crate) use row;
-
 impl Panel {
     /// An area so many pixels high, whose vertical axis is made for the largest value of the marks.
     pub(crate) fn new(x: Axis, y: impl FnOnce(f64) -> Axis, marks: Vec<Drawn>, height: f64) -> Self {
@@ -200,7 +154,7 @@ impl Figure {
     /// A drawing as wide as a column, without a caption, and without numbers that are to be kept under a name.
     pub(crate) fn new(title: String, source: String, panels: Vec<Panel>) -> Self {
         let [name, caption] = [String::new(), String::new()];
-        Self { name, title, caption, source, width: Self::COLUMN, panels, data: Data::default() }
+        Self { name, title, caption, source, width: Self::COLUMN, panels, data: Table::default() }
     }
 }
 
@@ -208,6 +162,7 @@ impl Figure {
 mod tests {
     use super::*;
     use planner::Cost;
+    use serde_json::json;
 
     #[test]
     fn bars_of_a_group_lie_below_each_other_and_their_parts_behind_each_other() {

@@ -14,7 +14,7 @@ mod svg;
 mod tone;
 
 pub(crate) use axis::Axis;
-pub(crate) use figure::{Bar, Drawn, Form, Panel, row};
-pub use figure::{Data, Figure};
+pub use figure::Figure;
+pub(crate) use figure::{Bar, Drawn, Form, Panel};
 pub(crate) use panel::LEADING;
 pub(crate) use tone::Tone;

@@ -1,7 +1,8 @@
 //! All figures, and those of several nets beside each other.
 
 use super::{GENEROUS, SOLVED, Study, USUAL, nets, of_sizes, page::undivided_ms, tone, twin};
-use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
+use crate::draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone};
+use crate::table::{Table, row};
 use planner::Math;
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub fn figures(studies: &[Study]) -> Vec<Figure> {
 
 /// What accuracy costs: gains over undivided FP32, if only algorithms up to an accuracy class may be used.
 fn accuracy(studies: &[Study]) -> Option<Figure> {
-    let mut data = Data::new("net math max_error time_ms gain");
+    let mut data = Table::new("net math max_error time_ms gain".split(' '));
     let mut panels = Vec::new();
     let classes = || (0..).map(f64::from).zip(CLASSES);
     for math in [Math::Fp32, Math::Tf32] {
@@ -53,7 +54,7 @@ fn accuracy(studies: &[Study]) -> Option<Figure> {
 /// What optimising takes: to measure, and to solve the papers' ILP, with its binary variables.
 fn programme(studies: &[Study]) -> Option<Figure> {
     let columns = "net mini_batch policy measuring_s kernels largest_desirable_set binaries solving_ms";
-    let mut data = Data::new(columns);
+    let mut data = Table::new(columns.split(' '));
     let (mut seconds, mut binaries) = (Vec::new(), Vec::new());
     for study in nets(studies, Math::Fp32) {
         for &policy in study.policies() {
@@ -85,7 +86,7 @@ fn programme(studies: &[Study]) -> Option<Figure> {
 
 /// What the kernels of a list of convolutions gain, from the one that gains most, a panel for each size of filters.
 fn gains(list: &Study) -> Option<Figure> {
-    let mut data = Data::new("kernel filter mini_batch limit_bytes undivided_ms time_ms gain");
+    let mut data = Table::new("kernel filter mini_batch limit_bytes undivided_ms time_ms gain".split(' '));
     let mut panels: BTreeMap<[u32; 2], Vec<Drawn>> = BTreeMap::new();
     for (place, &limit) in GENEROUS.iter().enumerate() {
         for (filter, gains) in list.gains(limit)? {

@@ -1,7 +1,7 @@
 //! What the papers say, and what is found here.
 
 use super::{CLOSELY, GENEROUS, LIMITS, Study, USUAL, kernel::cliff, net::two_layers, of_sizes};
-use crate::draw::Data;
+use crate::table::Table;
 use planner::{BatchSizePolicy, Bytes, ConvOp, PlannedKernel};
 use serde_json::json;
 
@@ -50,10 +50,10 @@ const CLAIMS: [(&str, &[Claim]); 4] = [
 ];
 
 /// The table of what the papers found and what is found on each device, with its ratio to that.
-pub fn claims(devices: &[Vec<Study>]) -> Data {
+pub fn claims(devices: &[Vec<Study>]) -> Table {
     let models = devices.iter().flat_map(|studies| studies.first()).map(Study::model);
     let columns = models.map(|model| format!(" {model} {model}/paper")).collect::<String>();
-    let mut data = Data::new(&format!("net what paper paper_gpu{columns}"));
+    let mut data = Table::new(format!("net what paper paper_gpu{columns}").split(' '));
     for (net, claims) in CLAIMS {
         let named: Vec<Option<&Study>> =
             devices.iter().map(|device| device.iter().find(|study| study.name == net)).collect();

@@ -1,7 +1,8 @@
 //! One kernel looked at closely: algorithms, the cliff, micro-batch sizes, the desirable set, its divisions.
 
 use super::{Study, USUAL, tone};
-use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
+use crate::draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone};
+use crate::table::{Table, row};
 use crate::times;
 use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement};
 use std::{collections::BTreeMap, fmt::Display};
@@ -14,7 +15,7 @@ impl Study {
     pub(super) fn algorithms(&self, kernel: &Kernel) -> Option<Figure> {
         let mut rows = self.table.measurements(&kernel.id, kernel.mini_batch)?.to_vec();
         rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
-        let mut data = Data::new("algorithm time_ms workspace_bytes max_error deterministic");
+        let mut data = Table::new("algorithm time_ms workspace_bytes max_error deterministic".split(' '));
         let (mut times_ms, mut bytes) = (Vec::new(), Vec::new());
         for Measurement { algorithm, time_ms, workspace, max_error, deterministic, .. } in &rows {
             row!(data; algorithm, time_ms, workspace, max_error, deterministic.to_string());
@@ -47,7 +48,7 @@ impl Study {
         let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
         let steps = |curve: &Curve, (tone, _)| Drawn::steps(curve, range, tone);
         let mut marks = vec![steps(&undivided, key[0]), steps(&divided, key[1])];
-        let mut data = Data::new("algorithm workspace_bytes time_ms");
+        let mut data = Table::new("algorithm workspace_bytes time_ms".split(' '));
         let mut rows = self.table.measurements(&kernel.id, kernel.mini_batch)?.to_vec();
         rows.iter().for_each(|row| row!(data; row.algorithm, row.workspace, row.time_ms));
         // What is off the drawing is in the data.
@@ -80,7 +81,7 @@ impl Study {
     /// Speed and workspace of every algorithm over the micro-batch size.
     pub(super) fn micro_batches(&self, kernel: &Kernel) -> Option<Figure> {
         let speed = |measured: &Measurement| 1.0 / measured.time_per_sample_ms();
-        let mut data = Data::new("algorithm micro_batch time_ms images_per_ms workspace_bytes");
+        let mut data = Table::new("algorithm micro_batch time_ms images_per_ms workspace_bytes".split(' '));
         let mut series: BTreeMap<&Algorithm, Vec<&Measurement>> = BTreeMap::new();
         let recorded = (1..=kernel.mini_batch).filter_map(|size| self.table.measurements(&kernel.id, size));
         for measured in recorded.flatten() {
@@ -127,7 +128,7 @@ impl Study {
         let last = curve.points().last()?;
         let inside = curve.points().iter().find(|point| point.workspace > Bytes::mib(1))?;
         let range = [Bytes(inside.workspace.0 / 4), Bytes(last.workspace.0 * 2)];
-        let mut data = Data::new("workspace_bytes time_ms division");
+        let mut data = Table::new("workspace_bytes time_ms division".split(' '));
         let mut marks = vec![Drawn::steps(&curve, range, Tone::Blue)];
         let mut named_ms = f64::INFINITY;
         for configuration in set.iter() {
@@ -153,7 +154,8 @@ impl Study {
 
     /// The three policies' divisions, as bars of micro-batches.
     pub(super) fn divisions(&self, kernel: &Kernel) -> Option<Figure> {
-        let mut data = Data::new("policy micro_batches samples algorithm time_ms workspace_bytes");
+        let mut data =
+            Table::new("policy micro_batches samples algorithm time_ms workspace_bytes".split(' '));
         let mut bars = Vec::new();
         for &policy in self.policies() {
             let plan = self.limited(policy, USUAL)?;

@@ -1,8 +1,9 @@
 //! Where the memory of a training step goes: by layer, and over its steps.
 
 use super::{LIMITS, Study, USUAL};
-use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
+use crate::draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone};
 use crate::schedule::action_name;
+use crate::table::{Table, row};
 use memory::{Action, Buffer, LayerMemory, Outline, Place, Schedule};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Plan, PlannedKernel};
 use std::cmp::Reverse;
@@ -59,7 +60,8 @@ impl Study {
     /// Data, workspace and weights of each layer: undivided with plenty of workspace, and in micro-batches with little.
     pub(super) fn layer_memory(&self) -> Option<Figure> {
         let ([plenty, little], mut layers) = (self.plenty_and_little()?, self.layer_parts()?);
-        let mut data = Data::new("layer data_bytes weights_bytes undivided_workspace_bytes workspace_bytes");
+        let mut data =
+            Table::new("layer data_bytes weights_bytes undivided_workspace_bytes workspace_bytes".split(' '));
         for (name, [blobs, weights, plenty, little]) in &layers {
             row!(data; name, blobs, weights, plenty, little);
         }
@@ -85,7 +87,7 @@ impl Study {
     pub fn timeline_of(&self, plan: &Plan) -> Option<Figure> {
         let (outline, schedule) = (&self.outline, Schedule::plain(&self.outline));
         let columns = "step action convolution_ms kept_bytes data_bytes gradients_bytes workspace_bytes";
-        let mut data = Data::new(columns);
+        let mut data = Table::new(columns.split(' '));
         // Of every step, how high its lowest parts reach.
         let (mut bars, mut heights) = (Vec::new(), Vec::new());
         for (step, &action) in schedule.actions.iter().enumerate() {

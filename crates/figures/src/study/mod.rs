@@ -13,7 +13,8 @@ pub use claims::claims;
 pub use page::page;
 pub use plots::{limit_figure, plan_figure};
 
-use crate::draw::{Data, Figure, Panel, Tone};
+use crate::draw::{Figure, Panel, Tone};
+use crate::table::Table;
 use memory::{LayerMemory, Outline};
 use planner::{
     BatchSizePolicy, Bytes, ConvOp, CostTable, DesirableSet, Fronts, Kernel, Math, Plan, PlanError,
@@ -225,7 +226,7 @@ impl Study {
     }
 
     /// A figure of this net that shows `what`.
-    fn figure(&self, name: &str, what: &str, caption: String, panels: Vec<Panel>, data: Data) -> Figure {
+    fn figure(&self, name: &str, what: &str, caption: String, panels: Vec<Panel>, data: Table) -> Figure {
         let (net, samples, math, device) = (&self.title, self.mini_batch(), self.math(), self.device());
         let title = format!("{what}: {net}, mini-batch {samples}, {math}, {device}");
         let name = self.prefix.clone() + name;

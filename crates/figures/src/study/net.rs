@@ -1,8 +1,9 @@
 //! A whole net: policies and limits, the price of a MiB, one total shared or divided.
 
 use super::{LIMITS, Study, USUAL, of_sizes, tone};
-use crate::draw::{Axis, Bar, Data, Drawn, Figure, Form, Panel, Tone, row};
+use crate::draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone};
 use crate::number::{percent, times};
+use crate::table::{Table, row};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Kernel, Plan, PlannedKernel, WorkspacePolicy};
 use std::cmp::Reverse;
 
@@ -30,7 +31,7 @@ impl Study {
             layers if layers.len() > MOST_LAYERS => ConvOp::ALL.map(|op| op.to_string()).into(),
             layers => layers.into_iter().map(str::to_owned).collect(),
         };
-        let mut data = Data::new("limit_bytes policy part time_ms");
+        let mut data = Table::new("limit_bytes policy part time_ms".split(' '));
         let mut bars = Vec::new();
         for limit in LIMITS {
             for &policy in self.policies() {
@@ -58,7 +59,7 @@ impl Study {
     /// Time over the limit of each kernel, and what a MiB more would save.
     pub(super) fn limits(&self) -> Option<Figure> {
         let range = [Bytes::mib(1), Bytes::mib(8192)];
-        let mut data = Data::new("policy limit_bytes time_ms price_ms_per_mib");
+        let mut data = Table::new("policy limit_bytes time_ms price_ms_per_mib".split(' '));
         let (mut falls, mut prices, mut curves) = (Vec::new(), Vec::new(), Vec::new());
         for &policy in self.policies() {
             let curve = self.fronts(&of_sizes(policy)).ok()?.curve(WorkspacePolicy::Wr);
@@ -94,7 +95,7 @@ impl Study {
 
     /// One total: a share for each kernel (WR), divided (WD), an arena for all (WS).
     pub(super) fn sharing(&self) -> Option<Figure> {
-        let mut data = Data::new("total_bytes way time_ms workspace_bytes");
+        let mut data = Table::new("total_bytes way time_ms workspace_bytes".split(' '));
         let mut bars = Vec::new();
         // The papers' totals for AlexNet, and for deep nets smaller ones.
         let shares = if self.convolutions().len() <= 16 { LIMITS } else { [8, 16, 32].map(Bytes::mib) };
@@ -120,7 +121,7 @@ impl Study {
     /// How WD divides the smallest total.
     pub(super) fn wd(&self) -> Option<Figure> {
         let (total, plan) = (self.total(LIMITS[0]), self.divided(LIMITS[0])?);
-        let mut data = Data::new("kernel division workspace_bytes time_ms");
+        let mut data = Table::new("kernel division workspace_bytes time_ms".split(' '));
         for planned in &plan.kernels {
             let PlannedKernel { kernel, configuration, workspace, .. } = planned;
             row!(data; kernel.to_string(), configuration.to_string(), workspace, planned.time_ms());

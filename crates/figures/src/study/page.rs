@@ -1,7 +1,7 @@
 //! The page beside the figures: every number in it is computed.
 
 use super::{LIMITS, NOTABLE, Study, USUAL, claims::gain_at, nets, twin};
-use crate::draw::{Data, Figure};
+use crate::{Table, draw::Figure};
 use planner::{BatchSizePolicy, Math, PlannedKernel, WorkspacePolicy};
 use std::iter::zip;
 
@@ -44,7 +44,7 @@ fn over_wd(study: &Study, way: WorkspacePolicy) -> Option<f64> {
 
 /// A page in Markdown with all `figures`, the table of `claims`, and what holds of the papers' conclusions; made by
 /// `command`, which left out what a sentence says.
-pub fn page(devices: &[Vec<Study>], figures: &[Figure], claims: &Data, said: [&str; 2]) -> String {
+pub fn page(devices: &[Vec<Study>], figures: &[Figure], claims: &Table, said: [&str; 2]) -> String {
     let [command, left_out] = said;
     let [first, others @ ..] = devices else { return String::new() };
     let Some(study) = first.first() else { return String::new() };
@@ -124,7 +124,7 @@ fn compared(here: &[Study], there: &[Study]) -> Option<String> {
     Some(said).filter(|_| kernels > 0)
 }
 
-fn markdown(data: &Data) -> String {
+fn markdown(data: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut table = line(data.columns.iter().map(|column| column.replace('_', " ")).collect());
     table += &line(vec!["---".to_owned(); data.columns.len()]);
