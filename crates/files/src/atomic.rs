@@ -1,6 +1,6 @@
 //! Writing a file so that its name never stands for half of it.
 
-use super::temporary::Temporary;
+use super::temporary::beside;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -33,13 +33,13 @@ pub(super) fn write_through<W: Write>(
     sink: impl FnOnce(File) -> io::Result<W>,
     body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let temporary = Temporary::beside(path)?;
+    let temporary = beside(path)?;
     let mut writer = BufWriter::with_capacity(1 << 16, sink(temporary.file.try_clone()?)?);
     body(&mut writer)?;
     // Without this the drop would flush, and swallow the error.
     writer.flush()?;
     temporary.file.sync_all()?;
-    temporary.rename(path)?;
+    fs::rename(&temporary.path, path)?;
     // The rename itself is to be on the disk, too.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
@@ -53,5 +53,5 @@ pub(super) fn write_through<W: Write>(
 pub fn try_writing(path: &Path) -> io::Result<()> {
     let Some(file) = file(path)? else { return Ok(()) };
     let folder = file.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new(""));
-    Temporary::beside(&folder.join(file.file_name().unwrap_or_default())).map(drop)
+    beside(&folder.join(file.file_name().unwrap_or_default())).map(drop)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 /// How often the file is opened again because another process has just removed it.
-const ATTEMPTS: usize = 20;
+pub(super) const ATTEMPTS: usize = 20;
 
 /// What became of a [`claim()`].
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub enum Claimed {
 /// A file with a lock. It goes when this is dropped; a process that dies leaves the file, but not the lock.
 #[derive(Debug)]
 pub struct Claim {
-    path: PathBuf,
-    file: File,
+    pub(super) path: PathBuf,
+    pub(super) file: File,
 }
 
 /// Claims what the file `path` stands for. The file is made for that, in a folder that must be there.
@@ -72,7 +72,7 @@ fn holder() -> String {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // While it is still locked: a process that has opened it meanwhile sees that it is gone.
+        // While it is still locked: a process that has opened it meanwhile sees that it is gone. What was renamed stays.
         if is_at(&self.path, &self.file).unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }

@@ -1,50 +1,30 @@
 //! Files that are being written, and what becomes of those whose writer has died.
 
+use super::claim::{ATTEMPTS, Claim};
 use super::{is_at, random};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::{ffi::OsString, io, time::Duration};
-
-/// How often another name is tried when another process cleans up at the same moment.
-const ATTEMPTS: usize = 20;
 
 /// Locks of one machine need not be seen by another: a file whose writer may be there is left alone for so long.
 const SURELY_DEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A new file beside the one that it is to become, locked as long as it is written. Gone when dropped, unless renamed.
-pub(super) struct Temporary {
-    path: PathBuf,
-    pub(super) file: File,
-}
-
-impl Temporary {
-    /// An empty one in the folder of `path`: a rename is atomic only within one file system.
-    pub(super) fn beside(path: &Path) -> io::Result<Self> {
-        for _ in 0..ATTEMPTS {
-            let temporary = name_beside(path);
-            // Never what is there already: a link, perhaps, to something that is not ours.
-            let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-            let new = Self { path: temporary, file };
-            // Where there are no locks, no process cleans up either, before a day has passed.
-            let is_ours = !matches!(new.file.try_lock(), Err(TryLockError::WouldBlock));
-            if is_ours && is_at(&new.path, &new.file)? {
-                return Ok(new);
-            }
+/// A new empty file beside `path`, which it is to become: a rename is atomic only within one file system. It is locked as
+/// long as it is written, and goes when it is dropped, unless it was renamed.
+pub(super) fn beside(path: &Path) -> io::Result<Claim> {
+    // Another name is tried when another process cleans up at the same moment.
+    for _ in 0..ATTEMPTS {
+        let path = name_beside(path);
+        // Never what is there already: a link, perhaps, to something that is not ours.
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let new = Claim { path, file };
+        // Where there are no locks, no process cleans up either, before a day has passed.
+        let is_ours = !matches!(new.file.try_lock(), Err(TryLockError::WouldBlock));
+        if is_ours && is_at(&new.path, &new.file)? {
+            return Ok(new);
         }
-        Err(io::Error::other("temporary files are removed as soon as they are made"))
     }
-
-    pub(super) fn rename(self, path: &Path) -> io::Result<()> {
-        // If this works, there is nothing left for the drop to remove.
-        fs::rename(&self.path, path)
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // Nothing better can be done if this fails: the name says what it is, and no reader looks at it.
-        let _ = fs::remove_file(&self.path);
-    }
+    Err(io::Error::other("temporary files are removed as soon as they are made"))
 }
 
 /// `.NAME.BOOT-RANDOM.tmp`: hidden, a name of its own for every write, and of the run of the system whose locks count.

@@ -1,6 +1,6 @@
 //! Files on real disks, and on disks that are full: whole or not at all, and nothing left behind.
 
-use super::{atomic::write_through, temporary::Temporary, *};
+use super::{atomic::write_through, temporary::beside, *};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, SystemTime};
@@ -90,7 +90,7 @@ fn temporary_names_cannot_be_guessed() {
 fn what_the_dead_left_half_written_is_removed_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let live = Temporary::beside(&at("w")).unwrap();
+    let live = beside(&at("w")).unwrap();
     let live_name = names(folder.path()).remove(0);
     let tag = live_name.strip_prefix(".w.").unwrap().split_once('-').unwrap().0.to_owned();
     let two_days_ago = SystemTime::now() - Duration::from_secs(2 * 24 * 60 * 60);
@@ -114,7 +114,7 @@ fn what_the_dead_left_half_written_is_removed_and_nothing_else() {
     expected.extend([live_name, ".w.12345678-1.tmp".to_owned()]);
     expected.sort();
     assert_eq!(names(folder.path()), expected);
-    live.rename(&at("w")).unwrap();
+    fs::rename(&live.path, at("w")).unwrap();
     assert_eq!(fs::read(at("w")).unwrap(), b"");
 }
 
