@@ -14,7 +14,7 @@ use figures::{
     BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,
     ScalingReport, ScheduleReport, layer_table,
 };
-use memory::{Action, LayerMemory, Outline, policy::MemoryPolicy};
+use memory::{Action, LayerMemory, Outline, Schedule, policy::MemoryPolicy};
 use planner::{Bytes, ConvOp, Kernel, Math, PlannedKernel};
 use serde::Serialize;
 use tensor::Format;
@@ -111,19 +111,16 @@ fn scaling(
         let own = own.filter(|planned| usize::from(planned.kernel.id.op != ConvOp::Forward) == pass);
         costs.nodes[node][pass].fixed_ms + own.map(PlannedKernel::time_ms).sum::<f64>()
     };
-    // What is updated together is added up together.
-    let bytes = |update: Option<Action>| -> f64 {
-        let Some(Action::Update(first, end)) = update else { return 0.0 };
-        outline.params[first..end]
-            .iter()
-            .filter(|param| param.trained)
-            .map(|param| param.bytes.0 as f64)
-            .sum()
+    let step = |action: &Action| match *action {
+        Action::Backward(node) => Some((pass_ms(node, 1), 0.0)),
+        // What is updated together is added up together.
+        Action::Update(first, end) => {
+            let trained = outline.params[first..end].iter().filter(|param| param.trained);
+            Some((0.0, trained.map(|param| param.bytes.0 as f64).sum()))
+        }
+        _ => None,
     };
-    let (updates, last) = outline.updates();
-    let nodes = (0..outline.nodes.len()).rev().filter(|&node| outline.nodes[node].backward);
-    let backward = nodes.map(|node| (pass_ms(node, 1), bytes(updates[node])));
-    let backward: Vec<(f64, f64)> = backward.chain([(0.0, bytes(last))]).collect();
+    let backward: Vec<(f64, f64)> = Schedule::plain(&outline).actions.iter().filter_map(step).collect();
     let backward_ms: f64 = backward.iter().map(|(ms, _)| ms).sum();
     // Copies, waits and what is computed again are taken to lie outside the backward pass.
     let rest_ms = match &planned.schedule {

@@ -6,10 +6,10 @@ use super::{inputs::net_spec, ranks::on_each};
 use crate::args::TimeArgs;
 use crate::report::{Header, TimeRun};
 use crate::{Console, Error, progress};
-use figures::{ActionSpan, BatchReport, Comparison, ProfilingReport};
+use figures::{ActionSpan, BatchReport, Comparison, PlanReport, ProfilingReport};
 use planner::BatchSizePolicy;
 use serde::Serialize;
-use trainer::{Group, NetRun, spec::NetSpec, time};
+use trainer::{Group, NetRun, host, spec::NetSpec, time};
 
 #[derive(Serialize)]
 struct Report {
@@ -73,7 +73,7 @@ fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Err
 pub(super) fn timed(session: &mut Session, args: &TimeArgs, console: &mut Console) -> Result<TimeRun, Error> {
     let planned = session.plan(Recorded::default())?;
     let (run, memory) = session.lay_out(&planned, console)?;
-    let layers = run.nets()[0].layer_memory();
+    let layer_memory = run.nets()[0].layer_memory();
     let samples = run.nets()[0].mini_batch() * session.group.share().ranks;
     let (outline, actions) = (run.nets()[0].outline(true), run.actions(0).to_vec());
     announce(&planned, &memory, console)?;
@@ -83,8 +83,16 @@ pub(super) fn timed(session: &mut Session, args: &TimeArgs, console: &mut Consol
         let span = |(&span_ms, &action)| ActionSpan::new(&outline, action, span_ms, None);
         write_trace(file, &spans.map(span).collect::<Vec<_>>())?;
     }
-    let run = TimeRun::new((memory, &planned.plans[0], layers), measured, samples);
-    let run = TimeRun { schedule: planned.schedule, ..run };
+    let run = TimeRun {
+        memory,
+        plan: PlanReport::new(&planned.plans[0], &measured.kernels_ms),
+        schedule: planned.schedule,
+        images_per_s: samples as f64 / measured.iteration_ms() * 1e3,
+        kernels_measured_ms: measured.kernels_ms.iter().sum(),
+        layer_memory,
+        peak_resident: host::peak_resident(),
+        measured,
+    };
     console.text(run.caffe_lines())?;
     Ok(run)
 }

@@ -4,7 +4,7 @@ use figures::{
     Comparison, MemoryEstimate, PlanReport, Ratio, ScheduleReport, deviation, layer_table, six_digits,
 };
 use memory::LayerMemory;
-use planner::{Bytes, Plan};
+use planner::Bytes;
 use serde::Serialize;
 use trainer::time::{TimeReport, median};
 
@@ -22,8 +22,6 @@ pub(crate) struct TimeRun {
     pub(crate) schedule: Option<ScheduleReport>,
     #[serde(flatten)]
     pub(crate) measured: TimeReport,
-    /// Average of forward and backward together.
-    pub(crate) forward_backward_ms: f64,
     /// Samples in the time of forward, backward and update.
     pub(crate) images_per_s: f64,
     /// All convolution kernels as measured in the net.
@@ -35,32 +33,6 @@ pub(crate) struct TimeRun {
 }
 
 impl TimeRun {
-    /// Puts together what was known before the run and what it measured.
-    pub(crate) fn new(
-        (memory, plan, layer_memory): (MemoryEstimate, &Plan, Vec<LayerMemory>),
-        measured: TimeReport,
-        mini_batch: usize,
-    ) -> Self {
-        let forward_backward_ms = measured.forward_backward_ms();
-        let iteration_ms = forward_backward_ms + measured.update_ms.unwrap_or(0.0);
-        Self {
-            plan: PlanReport::new(plan, &measured.kernels_ms),
-            forward_backward_ms,
-            images_per_s: mini_batch as f64 / iteration_ms * 1e3,
-            kernels_measured_ms: measured.kernels_ms.iter().sum(),
-            peak_resident: trainer::host::peak_resident(),
-            measured,
-            memory,
-            schedule: None,
-            layer_memory,
-        }
-    }
-
-    /// Forward, backward and update.
-    fn iteration_ms(&self) -> f64 {
-        self.forward_backward_ms + self.measured.update_ms.unwrap_or(0.0)
-    }
-
     /// What Caffe's `time` prints.
     pub(crate) fn caffe_lines(&self) -> String {
         let TimeReport { initial_loss, iterations_ms, layers, forward_ms, backward_ms, .. } = &self.measured;
@@ -84,8 +56,8 @@ impl TimeRun {
         lines.extend([
             line("Average Forward pass", *forward_ms),
             line("Average Backward pass", *backward_ms),
-            line("Average Forward-Backward", self.forward_backward_ms),
-            line("Total Time", self.measured.total_ms()),
+            line("Average Forward-Backward", self.measured.forward_backward_ms),
+            line("Total Time", iterations_ms.iter().sum()),
             "*** Benchmark ends ***".to_owned(),
         ]);
         lines.join("\n")
@@ -102,7 +74,7 @@ impl TimeRun {
             &self.measured;
         let layers_ms: f64 = layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
         let (planned, measured, both_ms) =
-            (self.plan.time_ms, self.kernels_measured_ms, self.forward_backward_ms);
+            (self.plan.time_ms, self.kernels_measured_ms, self.measured.forward_backward_ms);
         let mut lines = Vec::new();
         macro_rules! line {
             ($name:literal, $($text:tt)*) => { lines.push(format!("  {:<20} {}", $name, format!($($text)*))) };
@@ -121,7 +93,7 @@ impl TimeRun {
         line!("layers add up to", "{layers_ms:.1} ms ({difference} to the average forward-backward)");
         let with_update = update_ms.map_or("", |_| " with the update");
         update_ms.iter().for_each(|update_ms| line!("update", "{update_ms:.1} ms"));
-        let (iteration_ms, images_per_s) = (self.iteration_ms(), self.images_per_s);
+        let (iteration_ms, images_per_s) = (self.measured.iteration_ms(), self.images_per_s);
         line!("whole iteration", "{iteration_ms:.1} ms{with_update}: {images_per_s:.1} images/s");
         if let Some(ScheduleReport { planned_ms, copying_ms: planned, stall_ms: planned_stall, .. }) =
             &self.schedule
@@ -159,9 +131,9 @@ impl TimeRun {
             total("convolution kernels", |run| run.kernels_measured_ms),
             total("forward", |run| run.measured.forward_ms),
             total("backward", |run| run.measured.backward_ms),
-            total("forward-backward", |run| run.forward_backward_ms),
+            total("forward-backward", |run| run.measured.forward_backward_ms),
             total("update", |run| run.measured.update_ms.unwrap_or(0.0)),
-            total("whole iteration", Self::iteration_ms),
+            total("whole iteration", |run| run.measured.iteration_ms()),
         ];
         totals.retain(|ratio| ratio.name != "update" || chosen.measured.update_ms.is_some());
         Comparison::new([&self.plan, &chosen.plan], totals)

@@ -105,6 +105,7 @@ fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> Time
         kernels_ms: kernels_ms.collect(),
         forward_ms: average(report.forward_ms),
         backward_ms: average(report.backward_ms),
+        forward_backward_ms: average(report.iterations_ms.iter().sum()),
         update_ms: report.update_ms.map(average),
         ..report
     }

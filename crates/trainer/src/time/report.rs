@@ -31,6 +31,8 @@ pub struct TimeReport {
     pub forward_ms: f64,
     /// Average backward pass in milliseconds.
     pub backward_ms: f64,
+    /// Average of both together.
+    pub forward_backward_ms: f64,
     /// Average update of all parameters in milliseconds, if any is trained; no part of an iteration in Caffe's sense.
     pub update_ms: Option<f64>,
     /// Iterations with update, recorded and replayed on a GPU, without the host's launches, in milliseconds each.
@@ -47,13 +49,8 @@ pub struct TimeReport {
 }
 
 impl TimeReport {
-    /// Average of a timed iteration in milliseconds.
-    pub fn forward_backward_ms(&self) -> f64 {
-        self.total_ms() / self.iterations_ms.len() as f64
-    }
-
-    /// All timed iterations in milliseconds.
-    pub fn total_ms(&self) -> f64 {
-        self.iterations_ms.iter().sum()
+    /// Average of forward, backward and update together in milliseconds.
+    pub fn iteration_ms(&self) -> f64 {
+        self.forward_backward_ms + self.update_ms.unwrap_or(0.0)
     }
 }
