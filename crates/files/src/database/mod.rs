@@ -52,10 +52,7 @@ impl Database {
     /// # Errors
     /// A sentence, if a file has this name.
     pub fn named(name: Option<&Path>, default: Option<PathBuf>) -> Result<Option<Self>, String> {
-        let folder = match name {
-            Some(name) => Some(name.to_owned()).filter(|name| name != Path::new("none")),
-            None => default,
-        };
+        let folder = name.map(Path::to_owned).or(default).filter(|folder| folder != Path::new("none"));
         match &folder {
             Some(file) if file.is_file() => {
                 let file = file.display();
@@ -109,9 +106,9 @@ impl Database {
         if table.is_empty() {
             return Ok(());
         }
-        let folder = self.make_folder(&table.device)?;
-        remove_abandoned(&folder, |name| name.ends_with(".jsonl"));
-        write(&folder.join(fresh_name()), &table.to_json_lines())
+        let segment = self.new_segment(&table.device)?;
+        remove_abandoned(segment.parent().unwrap_or(&self.folder), |name| name.ends_with(".jsonl"));
+        write(&segment, &table.to_json_lines())
     }
 
     /// Whether measurements of `device` could be added.
@@ -119,14 +116,16 @@ impl Database {
     /// # Errors
     /// As [`Database::add`].
     pub fn try_adding(&self, device: &DeviceHeader) -> Result<(), DatabaseError> {
-        let segment = self.make_folder(device)?.join(fresh_name());
+        let segment = self.new_segment(device)?;
         try_writing(&segment).map_err(DatabaseError::at("write", &segment))
     }
 
-    fn make_folder(&self, device: &DeviceHeader) -> Result<PathBuf, DatabaseError> {
+    /// A unique name, later in order than those chosen before, in the folder of `device`, which is made.
+    fn new_segment(&self, device: &DeviceHeader) -> Result<PathBuf, DatabaseError> {
         let folder = self.folder.join(folder_name(device));
         fs::create_dir_all(&folder).map_err(DatabaseError::at("make", &folder))?;
-        Ok(folder)
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Ok(folder.join(format!("{now:020}-{:016x}.jsonl", random())))
     }
 }
 
@@ -143,12 +142,6 @@ fn segments(folder: &Path) -> Result<Vec<PathBuf>, DatabaseError> {
     });
     paths.sort();
     Ok(paths)
-}
-
-/// A unique name, later in order than those chosen before.
-fn fresh_name() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    format!("{now:020}-{:016x}.jsonl", random())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
