@@ -150,8 +150,7 @@ def optimum(outline, costs, budget):
     constant += costs["update_ms"] if outline["updates"] else 0.0
 
     def scratch(n, pass_):
-        transient = outline["nodes"][n]["scratch"][pass_].get("Transient", 0)
-        return arena(transient) if not passes[n][pass_]["front"] else 0
+        return arena(outline["nodes"][n]["scratch"][pass_]) if not passes[n][pass_]["front"] else 0
 
     # What becomes of each map.
     keep = [model.variable() for _ in tensors]

@@ -86,7 +86,6 @@ impl fmt::Display for MemoryEstimate {
             ("gradients", report.gradients),
             ("history", report.history),
             ("inputs", report.constants),
-            ("WD segments", report.segments),
             ("next mini-batches", report.staged),
             (transient, largest.transient),
         ];

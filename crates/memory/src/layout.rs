@@ -1,7 +1,7 @@
 //! Where everything lies: one arena for the nets of a solver, planned before anything is allocated.
 //!
 //! ```text
-//! | parameters, state | gradients | history | constant inputs | WD segments | transient: data, diffs, saved, scratch |
+//! | parameters, state | gradients | history | constant inputs | transient: data, diffs, saved, scratch |
 //!                     | that are kept; others are transient
 //! ```
 //!
@@ -9,9 +9,9 @@
 //! transient part. What is offloaded lies in a slab of the host's memory, likewise shared.
 
 use crate::action::{Buffer, Place};
-use crate::outline::{Outline, Scratch};
+use crate::outline::Outline;
 use crate::placement::{lower_bound, place};
-use crate::schedule::{Schedule, scratch};
+use crate::schedule::Schedule;
 use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -41,8 +41,6 @@ pub struct NetPlaces {
     pub schedule: Schedule,
     /// For each of the schedule's buffers, where each of its residences begins.
     pub offsets: Vec<Vec<Bytes>>,
-    /// The segments of WD, by action.
-    segments: HashMap<usize, Spot>,
 }
 
 /// What a net's transient buffers need.
@@ -77,8 +75,6 @@ pub struct MemoryReport {
     pub history: Bytes,
     /// Inputs that are filled once.
     pub constants: Bytes,
-    /// The segments of WD: each kernel's own workspace.
-    pub segments: Bytes,
     /// Mini-batches prepared ahead, in memory of their own.
     pub staged: Bytes,
     /// Each net's transient part.
@@ -93,7 +89,7 @@ impl ArenaLayout {
     /// Lays out the nets of a solver, each with its schedule.
     pub fn new(nets: &[Outline], schedules: Vec<Schedule>) -> Self {
         let (kept, mut report) = Kept::new(nets);
-        let places = |(index, schedule)| NetPlaces::new(&nets[index], schedule, &kept, index);
+        let places = |(index, schedule)| NetPlaces::new(schedule, &kept, index);
         let (nets, memory): (Vec<_>, Vec<_>) = schedules.into_iter().enumerate().map(places).unzip();
         let largest = |part: fn(&NetMemory) -> Bytes| memory.iter().map(part).max().unwrap_or_default();
         report.arena = kept.end + report.staged + largest(|net| net.transient);
@@ -113,12 +109,11 @@ impl ArenaLayout {
     }
 }
 
-/// What outlives an iteration, and the segments of WD, side by side at the beginning of the arena.
+/// What outlives an iteration, side by side at the beginning of the arena.
 struct Kept {
     /// Of every net, where each buffer lies.
     offsets: Vec<HashMap<Buffer, Bytes>>,
-    /// Where the segments lie, and where all of it ends.
-    segments: Bytes,
+    /// Where all of it ends.
     end: Bytes,
 }
 
@@ -146,20 +141,16 @@ impl Kept {
             }
         }
         let [parameters, gradients, history, constants] = sums;
-        // Segments of different nets may overlap: the nets never run together.
-        let bytes = nets.iter().map(Outline::segments).max().unwrap_or_default();
-        let segments = take(&mut end, bytes);
         let report = MemoryReport {
             parameters,
             gradients,
             history,
             constants,
-            segments: bytes,
             staged: nets.iter().map(|net| net.staged).sum(),
             host: nets.iter().map(|net| net.host).sum(),
             ..MemoryReport::default()
         };
-        (Self { offsets, segments, end }, report)
+        (Self { offsets, end }, report)
     }
 }
 
@@ -170,7 +161,7 @@ fn take(end: &mut Bytes, bytes: Bytes) -> Bytes {
 }
 
 impl NetPlaces {
-    fn new(net: &Outline, schedule: Schedule, kept: &Kept, index: usize) -> (Self, NetMemory) {
+    fn new(schedule: Schedule, kept: &Kept, index: usize) -> (Self, NetMemory) {
         let (buffers, residences) = schedule.transient(Place::Device);
         let is_scratch = |at: usize| matches!(buffers[at], Buffer::Scratch(_));
         // Placing scratch last may need more or less; a plan that was made for a budget fits it in one of the ways.
@@ -185,10 +176,6 @@ impl NetPlaces {
         };
         let all = schedule.buffers.iter();
         let offsets = all.map(|(buffer, all)| all.iter().map(|one| offset(buffer, one.place)).collect());
-        let segments = schedule.actions.iter().enumerate().filter_map(|(at, &action)| {
-            let Scratch::Segment { offset, bytes } = scratch(net, action) else { return None };
-            Some((at, Spot { offset: kept.segments + offset, bytes }))
-        });
         let each = || buffers.iter().zip(&residences);
         let total = |kind: fn(&Buffer) -> bool| each().filter(|one| kind(one.0)).map(|one| one.1.bytes).sum();
         let report = NetMemory {
@@ -201,7 +188,7 @@ impl NetPlaces {
             lower_bound: Bytes(lower_bound(&residences)),
             slab: Bytes(slab.len),
         };
-        (Self { offsets: offsets.collect(), segments: segments.collect(), schedule }, report)
+        (Self { offsets: offsets.collect(), schedule }, report)
     }
 
     /// Where `buffer` lies at first.
@@ -213,9 +200,6 @@ impl NetPlaces {
 
     /// Where `buffer` lies in `place` at action `at`; nothing if it does not.
     pub fn spot(&self, buffer: Buffer, place: Place, at: usize) -> Option<Spot> {
-        if let (Buffer::Scratch(action), Some(segment)) = (buffer, self.segments.get(&at)) {
-            return (action == at).then_some(*segment);
-        }
         let found = self.schedule.find(buffer)?;
         let residences = self.schedule.buffers[found].1.iter().zip(&self.offsets[found]);
         // The last of them: an action that brings a buffer back, or fills it again, means what it fills.

@@ -25,6 +25,6 @@ mod schedule;
 
 pub use action::{Action, Buffer, Place, Residence, StreamKind};
 pub use layout::{ArenaLayout, MemoryReport, NetMemory, NetPlaces, Spot};
-pub use outline::{LayerMemory, Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
+pub use outline::{LayerMemory, Outline, OutlineNode, OutlineParam, OutlineValue};
 pub use room::Room;
 pub use schedule::{Schedule, ScheduleError};

@@ -48,7 +48,9 @@ pub struct OutlineNode {
     /// Whether a repeated forward pass reads that instead of computing it again.
     pub repeats_from_saved: bool,
     /// Scratch or workspace, forward and backward.
-    pub scratch: [Scratch; 2],
+    pub scratch: [Bytes; 2],
+    /// Whether each of these is the pass's alone throughout the iteration, as under WD.
+    pub keeps_scratch: bool,
 }
 
 /// One blob.
@@ -83,53 +85,7 @@ pub struct OutlineParam {
     pub history: Bytes,
 }
 
-/// The scratch of a node's pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Scratch {
-    /// So many bytes, for this pass only.
-    Transient(Bytes),
-    /// A segment of the memory that WD divides: this pass's alone, throughout the iteration.
-    Segment {
-        /// Where it begins in that memory.
-        offset: Bytes,
-        /// Its size.
-        bytes: Bytes,
-    },
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Scratch::Transient(Bytes::ZERO)
-    }
-}
-
-impl Scratch {
-    /// Its size, wherever it lies.
-    pub fn bytes(self) -> Bytes {
-        match self {
-            Scratch::Transient(bytes) | Scratch::Segment { bytes, .. } => bytes,
-        }
-    }
-
-    /// What has to be placed with the transient buffers.
-    pub(crate) fn transient(self) -> Bytes {
-        match self {
-            Scratch::Transient(bytes) => bytes,
-            Scratch::Segment { .. } => Bytes::ZERO,
-        }
-    }
-}
-
 impl Outline {
-    /// The memory that WD divides.
-    pub fn segments(&self) -> Bytes {
-        let end = |scratch| match scratch {
-            Scratch::Transient(_) => Bytes::ZERO,
-            Scratch::Segment { offset, bytes } => offset + bytes,
-        };
-        self.nodes.iter().flat_map(|node| node.scratch).map(end).max().unwrap_or_default()
-    }
-
     /// The share, from 0 to 1, of an update's work that these parameters have, by their sizes.
     pub(crate) fn part(&self, params: Range<usize>) -> f64 {
         let sum = |params: &[OutlineParam]| -> u64 {

@@ -7,7 +7,7 @@
 
 use crate::action::{Action, Buffer, Place, Residence};
 use crate::layout::ArenaLayout;
-use crate::outline::{Outline, Scratch};
+use crate::outline::Outline;
 use crate::placement::{Placement, alive, place};
 use crate::schedule::Schedule;
 use planner::{
@@ -36,7 +36,7 @@ impl Room {
         let mut nets: Vec<Outline> = nets.to_vec();
         let actions = kernels.iter().map(|kernel| {
             let (node, pass) = (nodes[&*kernel.name], usize::from(kernel.id.op != ConvOp::Forward));
-            nets[net].nodes[node].scratch[pass] = Scratch::default();
+            nets[net].nodes[node].scratch[pass] = Bytes::ZERO;
             [Action::Forward(node), Action::Backward(node)][pass]
         });
         let actions: Vec<Action> = actions.collect();

@@ -1,7 +1,7 @@
 //! When each buffer lies where in an iteration, and which action waits for which.
 
 use crate::action::{Action, Buffer, Place, Residence, StreamKind};
-use crate::outline::{Outline, OutlineParam, OutlineValue, Scratch};
+use crate::outline::{Outline, OutlineParam, OutlineValue};
 use planner::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -218,8 +218,11 @@ impl Walk<'_> {
             Some(there) if how != Use::Fill => there.last = index,
             None if matches!(how, Use::Read | Use::Change) => return None,
             _ => {
-                let bytes = self.size(buffer);
-                let residence = Residence { place: Place::Device, first: index, last: index, bytes };
+                let keeps = |(node, _): (usize, _)| self.outline.nodes[node].keeps_scratch;
+                let stays =
+                    matches!(buffer, Buffer::Scratch(_)) && self.actions[index].pass().is_some_and(keeps);
+                let [first, last] = if stays { [0, self.actions.len() - 1] } else { [index; 2] };
+                let residence = Residence { place: Place::Device, first, last, bytes: self.size(buffer) };
                 self.residences.entry(buffer).or_default().push(residence);
             }
         }
@@ -257,7 +260,10 @@ impl Walk<'_> {
 
     fn size(&self, buffer: Buffer) -> Bytes {
         match buffer {
-            Buffer::Scratch(index) => scratch(self.outline, self.actions[index]).transient(),
+            Buffer::Scratch(index) => {
+                let (node, pass) = self.actions[index].pass().expect("only passes use scratch");
+                self.outline.nodes[node].scratch[pass]
+            }
             _ => self.outline.size(buffer),
         }
     }
@@ -316,10 +322,6 @@ impl Outline {
             Buffer::Scratch(_) => panic!("{buffer:?} is of an action"),
         }
     }
-}
-
-pub(crate) fn scratch(outline: &Outline, action: Action) -> Scratch {
-    action.pass().map_or_else(Scratch::default, |(node, pass)| outline.nodes[node].scratch[pass])
 }
 
 /// The transient buffers that an action, at `index`, uses.

@@ -8,7 +8,7 @@
 use super::plan::{BelowFloor, Fitting, MemoryPlan};
 use super::{costs::Costs, problem::Problem, trial::Choice};
 use crate::layout::ArenaLayout;
-use crate::outline::{Outline, Scratch};
+use crate::outline::Outline;
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, Curve};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -219,16 +219,10 @@ impl Outline {
             Bytes(u64::try_from(scaled).unwrap_or(u64::MAX))
         };
         let mut outline = self.clone();
-        outline.staged = scale(outline.staged);
-        outline.values.iter_mut().for_each(|value| value.bytes = scale(value.bytes));
-        for node in &mut outline.nodes {
-            node.saved = scale(node.saved);
-            for scratch in &mut node.scratch {
-                if let Scratch::Transient(bytes) = scratch {
-                    *bytes = scale(*bytes);
-                }
-            }
-        }
+        let values = outline.values.iter_mut().map(|value| &mut value.bytes);
+        let nodes =
+            outline.nodes.iter_mut().flat_map(|node| node.scratch.iter_mut().chain([&mut node.saved]));
+        values.chain(nodes).chain([&mut outline.staged]).for_each(|bytes| *bytes = scale(*bytes));
         outline
     }
 }

@@ -4,7 +4,7 @@ use super::costs::Costs;
 use super::simulate::{self, Timeline, simulate};
 use crate::action::{Action, Buffer, Residence};
 use crate::layout::ArenaLayout;
-use crate::outline::{Outline, Scratch};
+use crate::outline::Outline;
 use crate::room::{Beside, largest};
 use crate::schedule::{Schedule, ScheduleError};
 use planner::{ARENA_ALIGNMENT, Bytes};
@@ -195,7 +195,7 @@ fn with_workspace(outline: &Outline, costs: &Costs, workspace: &[[Bytes; 2]]) ->
     let mut outline = outline.clone();
     for ((node, costs), workspace) in outline.nodes.iter_mut().zip(&costs.nodes).zip(workspace) {
         for pass in (0..2).filter(|&pass| costs[pass].has_kernels()) {
-            node.scratch[pass] = Scratch::Transient(workspace[pass]);
+            (node.scratch[pass], node.keeps_scratch) = (workspace[pass], false);
         }
     }
     outline

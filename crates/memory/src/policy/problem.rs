@@ -100,7 +100,7 @@ impl<'a> Problem<'a> {
         let step = |action: Action| {
             let (node, pass) = action.pass().expect("it computes");
             let has_kernels = costs.nodes[node][pass].has_kernels();
-            let scratch = arena_bytes(outline.nodes[node].scratch[pass].transient().0);
+            let scratch = arena_bytes(outline.nodes[node].scratch[pass].0);
             Step {
                 action,
                 kernels: has_kernels.then_some((node, pass)),

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use memory::policy::{Costs, Fate, MemoryPlan, PassCosts};
-use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
+use memory::{Outline, OutlineNode, OutlineParam, OutlineValue};
 use planner::{Bytes, Cost, Curve};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -197,7 +197,7 @@ impl Net {
         let node = OutlineNode { saved: Bytes(self.bytes(x.1, 1)), ..OutlineNode::default() };
         let loss = self.node("loss", &[x], 1, 1, node, [fixed(0.02), fixed(0.02)]);
         (self.outline.values[loss.0].output, self.outline.values[loss.0].needs_diff) = (true, false);
-        self.outline.nodes[loss.0].scratch[0] = Scratch::Transient(Bytes(1000));
+        self.outline.nodes[loss.0].scratch[0] = Bytes(1000);
         self
     }
 }

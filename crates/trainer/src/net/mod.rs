@@ -14,8 +14,8 @@ use crate::layers::{self, BuildOptions, Layer, Need};
 use crate::spec::{LayerKind, NetSpec, Phase};
 use cudnn_layers::{conv::ConvOp, update::Method};
 use graph::{Graph, Node, Param, Value, ValueId};
-use memory::{Outline, OutlineNode, OutlineParam, OutlineValue, Scratch};
-use planner::{Bytes, Kernel, Plan, WorkspacePolicy};
+use memory::{Outline, OutlineNode, OutlineParam, OutlineValue};
+use planner::{ARENA_ALIGNMENT, Bytes, Kernel, Plan, WorkspacePolicy};
 use std::{collections::HashMap, fmt::Display};
 use tensor::{Device, Mark, Space, TensorType};
 
@@ -31,7 +31,9 @@ pub struct Net {
     pub(crate) filled: Vec<bool>,
     device: Device,
     /// For each node, the scratch of its forward and of its backward pass.
-    scratch: Vec<[Scratch; 2]>,
+    scratch: Vec<[Bytes; 2]>,
+    /// Whether the workspace of every kernel is its alone: under WD.
+    is_divided: bool,
     training: bool,
     /// The solver's method; SGD if nobody names one.
     pub(crate) method: Method,
@@ -84,8 +86,7 @@ impl Net {
         let (mut graph, layers) = Graph::build(&spec, layers, options.device.format(), training)?;
         check_labels(&graph, &layers)?;
         gone.append(&mut rewrite::absorb(&mut graph, training));
-        let transient = |node: &Node| node.declaration.scratch.map(|space| Scratch::Transient(bytes(space)));
-        let scratch = graph.nodes.iter().map(transient).collect();
+        let scratch = graph.nodes.iter().map(|node| node.declaration.scratch.map(bytes)).collect();
         Ok(Self {
             name: spec.name.clone(),
             phase: spec.state.phase,
@@ -94,6 +95,7 @@ impl Net {
             layers,
             device: options.device.clone(),
             scratch,
+            is_divided: false,
             training,
             method: Method::default(),
             keeps_gradients: spec.share.ranks > 1,
@@ -204,6 +206,7 @@ impl Net {
     /// A plan that lacks a kernel, or was made for another net or device.
     pub fn install(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
         let passes = [&[ConvOp::Forward][..], &[ConvOp::BackwardData, ConvOp::BackwardFilter]];
+        self.is_divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
         for index in 0..self.graph.nodes.len() {
             for (pass, ops) in passes.into_iter().enumerate() {
                 if let Some(scratch) = self.place_step(plan, index, ops, to_run)? {
@@ -214,36 +217,32 @@ impl Net {
         Ok(())
     }
 
-    /// Places the kernels of one step of node `index` and returns the scratch that they need together. Under WD each has
-    /// a segment of its own (a plan puts those of one layer side by side); otherwise they share theirs, one after the
-    /// other.
+    /// Places the kernels of one step of node `index` and returns the scratch that they need together: side by side
+    /// under WD; otherwise they share it, one after the other.
     fn place_step(
         &mut self,
         plan: &Plan,
         index: usize,
         ops: &[ConvOp],
         to_run: bool,
-    ) -> Result<Option<Scratch>, NetError> {
+    ) -> Result<Option<Bytes>, NetError> {
         let node = &self.graph.nodes[index];
         let Some(planned) = self.layers[index].convolution() else { return Ok(None) };
-        let divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
-        let (mut start, mut end) = (None, 0);
+        let mut scratch: Option<Bytes> = None;
         for &op in ops.iter().filter(|&&op| runs(&self.graph, node, op)) {
             let name = &node.spec.name;
             let lacking = || NetError::Refused(format!("net '{}': the plan lacks {name} {op}", self.name));
             let kernel = plan.kernel(name, op).ok_or_else(lacking)?;
-            let segment = if divided { kernel.workspace_offset.0 as usize } else { 0 };
-            let start = *start.get_or_insert(segment);
+            let end = scratch.unwrap_or_default();
+            let start = if self.is_divided { end.align_up(ARENA_ALIGNMENT) } else { Bytes::ZERO };
             let workspace = match to_run {
-                true => planned.install(&self.device, op, &kernel.configuration, segment - start),
+                true => planned.install(&self.device, op, &kernel.configuration, start.0 as usize),
                 false => Ok(Space::aligned(kernel.workspace.0 as usize)),
             };
-            end = end.max(segment + workspace.map_err(|error| NetError::run(name, error))?.bytes());
+            let workspace = workspace.map_err(|error| NetError::run(name, error))?;
+            scratch = Some(end.max(start + bytes(workspace)));
         }
-        Ok(start.map(|start| match divided {
-            true => Scratch::Segment { offset: Bytes(start as u64), bytes: Bytes((end - start) as u64) },
-            false => Scratch::Transient(Bytes(end as u64)),
-        }))
+        Ok(scratch)
     }
 
     /// When each kernel last began and ended, of those that were timed since this was last asked: node, operation, marks.
@@ -261,7 +260,7 @@ impl Net {
     /// What the memory of an iteration depends on; with an update and its history if the net trains with `updates`.
     pub fn outline(&self, updates: bool) -> Outline {
         let Graph { nodes, values, params } = &self.graph;
-        let node = |(node, &scratch): (&Node, &[Scratch; 2])| OutlineNode {
+        let node = |(node, &scratch): (&Node, &[Bytes; 2])| OutlineNode {
             name: node.spec.name.clone(),
             bottoms: node.bottoms.clone(),
             tops: node.tops.clone(),
@@ -273,6 +272,7 @@ impl Net {
             saved: bytes(node.declaration.saved),
             repeats_from_saved: node.declaration.repeats_from_saved,
             scratch,
+            keeps_scratch: self.is_divided && matches!(node.spec.kind, LayerKind::Convolution(_)),
         };
         let value = |(id, value): (usize, &Value)| {
             let declaration = &nodes[value.producer].declaration;

@@ -77,7 +77,7 @@ impl Net {
                 shape: tops().next().map_or_else(String::new, |(_, top)| top.shape.to_string()),
                 data: own().map(|value| bytes(value.shape.space())).sum(),
                 diff: own().filter(|value| value.needs_diff).map(|value| bytes(value.shape.space())).sum(),
-                workspace: scratch.map(|pass| pass.bytes()).into_iter().max().unwrap_or_default(),
+                workspace: scratch[0].max(scratch[1]),
                 weights: weights.map(|&param| bytes(graph.params[param].space())).sum(),
             }
         });

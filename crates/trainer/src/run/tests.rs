@@ -353,7 +353,7 @@ fn costs(net: &Net, outline: &Outline, copies: f64) -> Costs {
     for (node, passes) in outline.nodes.iter().zip(&mut costs.nodes) {
         for (scratch, pass) in node.scratch.iter().zip(passes) {
             let points = pass.front.points().iter();
-            pass.front = Curve::new(points.map(|kernel| Cost { workspace: scratch.bytes(), ..*kernel }));
+            pass.front = Curve::new(points.map(|kernel| Cost { workspace: *scratch, ..*kernel }));
         }
     }
     costs
