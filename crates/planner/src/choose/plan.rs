@@ -12,8 +12,6 @@ pub struct PlannedKernel {
     pub kernel: Kernel,
     /// Its division into micro-batches.
     pub configuration: Configuration,
-    /// Where its workspace begins in the arena, a multiple of [`ARENA_ALIGNMENT`](crate::ARENA_ALIGNMENT).
-    pub workspace_offset: Bytes,
     /// How much workspace it has: what its configuration needs.
     pub workspace: Bytes,
     /// How much it could have had: the limit, or under WD its segment and what the division leaves over.
@@ -26,7 +24,7 @@ pub struct PlannedKernel {
 }
 
 impl PlannedKernel {
-    /// `configuration`, one of `front`, with what it is compared to; its workspace lies at offset 0 until [`Plan::new`].
+    /// `configuration`, one of `front`, with what it is compared to.
     pub(crate) fn new(
         kernel: &Kernel,
         front: &Front,
@@ -38,7 +36,6 @@ impl PlannedKernel {
         Self {
             kernel: kernel.clone(),
             configuration: configuration.clone(),
-            workspace_offset: Bytes::ZERO,
             workspace: configuration.workspace(),
             available,
             undivided: undivided.cloned(),
@@ -111,7 +108,7 @@ pub struct DivisionReport {
     pub binaries: usize,
 }
 
-/// The configuration of every kernel and where its workspace lies. Times are sums of measured ones: predictions.
+/// The configuration of every kernel. Times are sums of measured ones: predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The options that it was made with.
@@ -127,19 +124,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Gives every kernel its place and adds everything up.
+    /// Adds everything up.
     pub(crate) fn new(
         options: &PlanOptions,
-        mut kernels: Vec<PlannedKernel>,
+        kernels: Vec<PlannedKernel>,
         division: Option<DivisionReport>,
     ) -> Self {
-        if options.workspace_policy == WorkspacePolicy::Wd {
-            let mut end = Bytes::ZERO;
-            for planned in &mut kernels {
-                planned.workspace_offset = end;
-                end += planned.workspace.segment();
-            }
-        }
         let undivided_ms = kernels.iter().map(|kernel| Some(kernel.undivided.as_ref()?.time_ms));
         Self {
             options: options.clone(),

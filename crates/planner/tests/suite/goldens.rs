@@ -119,10 +119,6 @@ fn division_gives_the_total_to_the_kernel_that_gains_most() {
     let configurations: Vec<String> = plan.kernels.iter().map(|k| k.configuration.to_string()).collect();
     // Eight calls of 32 save 256 * 0.05 - 8 = 4.8 ms. The 8 MiB left over are no use, but count as available.
     assert_eq!(configurations, ["8x32 FFT_TILING", "256 FFT_TILING"]);
-    assert_eq!(
-        (plan.kernels[0].workspace_offset, plan.kernels[1].workspace_offset),
-        (Bytes(0), Bytes::mib(32))
-    );
     assert_eq!(plan.workspace_total(), Bytes::mib(288));
     assert_eq!(
         plan.kernels[0].explanation.to_string(),

@@ -5,9 +5,7 @@ use super::identity;
 use crate::snapshot::{PLANS, Tensors};
 use crate::{error::NetError, net::Net};
 use memory::{Action, Outline, Schedule, policy::MemoryPolicy};
-use planner::{
-    ARENA_ALIGNMENT, Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy,
-};
+use planner::{Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy};
 use serde::{Deserialize, Serialize};
 
 /// The plans of a training's nets, and the device whose measurements they follow.
@@ -127,15 +125,18 @@ impl PlanRecord {
     /// Verifies what a plan that the planner has made cannot be without, as a file may say anything.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.plans.iter().try_for_each(|plan| {
-            let mut end = Bytes::ZERO;
-            plan.kernels.iter().try_for_each(|planned| check_kernel(plan, planned, &mut end))
+            let PlanOptions { workspace_policy, limit, .. } = plan.options;
+            if workspace_policy == WorkspacePolicy::Wd && plan.workspace_total() > limit {
+                return Err(format!("its workspaces are more than {limit} together"));
+            }
+            plan.kernels.iter().try_for_each(check_kernel)
         })
     }
 }
 
-/// A configuration that covers the mini-batch; under WD a segment inside the total, behind those of kernels before.
-fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result<(), String> {
-    let PlannedKernel { kernel, configuration, workspace, workspace_offset, .. } = planned;
+/// A configuration that covers the mini-batch, and its workspace.
+fn check_kernel(planned: &PlannedKernel) -> Result<(), String> {
+    let PlannedKernel { kernel, configuration, workspace, .. } = planned;
     let error = |what: &str| Err(format!("{what} of {kernel} cannot be"));
     let runs = || configuration.runs().iter();
     let covered: u128 = runs().map(|run| u128::from(run.count) * u128::from(run.micro.micro_batch)).sum();
@@ -146,14 +147,6 @@ fn check_kernel(plan: &Plan, planned: &PlannedKernel, end: &mut Bytes) -> Result
     }
     if *workspace != configuration.workspace() {
         return error("the workspace");
-    }
-    // Otherwise kernels share what there is, and where it lies is up to the net.
-    if plan.options.workspace_policy == WorkspacePolicy::Wd {
-        let (from, to) = (*workspace_offset, *workspace_offset + *workspace);
-        if from < *end || to > plan.options.limit || !from.0.is_multiple_of(ARENA_ALIGNMENT) {
-            return error("the workspace");
-        }
-        *end = to;
     }
     Ok(())
 }

@@ -33,7 +33,6 @@ pub(crate) fn record() -> PlanRecord {
     let planned = PlannedKernel {
         kernel: Kernel { name: "conv1".to_owned(), id, mini_batch: 4 },
         configuration: Configuration::new(runs),
-        workspace_offset: Bytes(256),
         available: Bytes::ZERO,
         workspace: Bytes(1536),
         undivided: None,
@@ -78,14 +77,15 @@ fn plans_that_no_planner_made_are_refused() {
     });
     let error = save(&huge).unwrap_err().to_string();
     assert!(error.contains("(the micro-batches of conv1 Forward cannot be)"), "{error}");
-    // Under WD the kernel has a segment at 256, in a total of 1792.
-    let divided = good.replace("\"wr\",\"limit\":67108864", "\"wd\",\"limit\":1792");
-    assert!(divided != good && save(&divided).is_ok());
-    for offset in ["512", "255", "18446744073709551360"] {
-        let to = format!("\"workspace_offset\":{offset}");
-        let error = save(&divided.replace("\"workspace_offset\":256", &to)).unwrap_err().to_string();
-        assert!(error.contains("(the workspace of conv1 Forward cannot be)"), "{offset}: {error}");
-    }
+    // Under WD the kernel takes all of a total of 1536, and more than one of 1280.
+    let divided = |limit: u64| {
+        let divided = good.replace("\"wr\",\"limit\":67108864", &format!("\"wd\",\"limit\":{limit}"));
+        assert!(divided != good);
+        save(&divided).map_err(|error| error.to_string())
+    };
+    assert!(divided(1536).is_ok());
+    let error = divided(1280).unwrap_err();
+    assert!(error.contains("(its workspaces are more than 1.3 KiB together)"), "{error}");
     save_tensors(&path, &[], &BTreeMap::new()).unwrap();
     assert_eq!(PlanRecord::recorded(&load_tensors(&path).unwrap()).unwrap(), None);
 }
@@ -117,11 +117,12 @@ fn a_recorded_plan_is_good_for_its_own_device_kernels_and_options_only() {
 
 #[test]
 fn a_plan_of_an_earlier_version_is_good_as_it_is() {
-    // WR kernels had places of their own, though they always shared one; sums stood in the plan.
+    // Kernels had places, and sums stood in the plan.
     let now = record();
     let mut json = serde_json::to_value(&now).unwrap();
     let plan = &mut json["plans"][0];
     plan["options"].as_object_mut().unwrap().remove("wd_solver").unwrap();
+    plan["kernels"][0]["workspace_offset"] = 256.into();
     plan["workspace_total"] = 1792.into();
     plan["workspace_max"] = 1536.into();
     plan["division"] = serde_json::json!({ "lower_bound_ms": 1.0, "greedy_ms": 2.0, "binaries": 3 });
