@@ -6,16 +6,15 @@ use crate::model::{
     BatchSizePolicy, Bytes, Configuration, DesirableSet, Kernel, KernelId, Measurement, WorkspacePolicy,
 };
 use crate::table::CostTable;
-use std::{cmp::Reverse, collections::HashMap};
+use std::collections::{HashMap, hash_map::Entry};
+use std::{cmp::Reverse, sync::Arc};
 
 /// The desirable set of every kernel, unlimited: everything that any workspace policy chooses from under any limit.
 #[derive(Clone, Debug)]
 pub struct Fronts {
     pub(crate) kernels: Vec<Kernel>,
-    /// Of every distinct (kernel identity, mini-batch).
-    distinct: Vec<Front>,
-    /// For every kernel, in order, its index in `distinct`.
-    of_kernel: Vec<usize>,
+    /// Of every kernel; those with one identity and mini-batch have the same.
+    fronts: Vec<Arc<Front>>,
 }
 
 /// What one kernel may get.
@@ -33,21 +32,17 @@ impl Fronts {
     /// # Errors
     /// When a kernel has an empty mini-batch, no admitted algorithm, or lacks a measurement that the policy needs.
     pub fn new(kernels: &[Kernel], table: &CostTable, options: &PlanOptions) -> Result<Self, PlanError> {
-        let mut index: HashMap<(&KernelId, u32), usize> = HashMap::new();
-        let (mut distinct, mut of_kernel) = (Vec::new(), Vec::with_capacity(kernels.len()));
-        for kernel in kernels {
-            let position = *index.entry((&kernel.id, kernel.mini_batch)).or_insert(distinct.len());
-            if position == distinct.len() {
-                distinct.push(Front::new(kernel, table, options)?);
-            }
-            of_kernel.push(position);
-        }
-        Ok(Self { kernels: kernels.to_vec(), distinct, of_kernel })
+        let mut known: HashMap<(&KernelId, u32), Arc<Front>> = HashMap::new();
+        let fronts = kernels.iter().map(|kernel| match known.entry((&kernel.id, kernel.mini_batch)) {
+            Entry::Occupied(known) => Ok(known.get().clone()),
+            Entry::Vacant(new) => Ok(new.insert(Arc::new(Front::new(kernel, table, options)?)).clone()),
+        });
+        Ok(Self { fronts: fronts.collect::<Result<_, PlanError>>()?, kernels: kernels.to_vec() })
     }
 
     /// Every kernel with what it may get, in the order given.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = (&Kernel, &Front)> {
-        std::iter::zip(&self.kernels, self.of_kernel.iter().map(|&index| &self.distinct[index]))
+        self.kernels.iter().zip(self.fronts.iter().map(Arc::as_ref))
     }
 
     /// Every kernel with its desirable set, in the order given.
