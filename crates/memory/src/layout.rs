@@ -8,22 +8,13 @@
 //! Nets of one solver (training, testing) share parameters by name and, as they never run at the same time, the
 //! transient part. What is offloaded lies in a slab of the host's memory, likewise shared.
 
-use crate::action::{Buffer, Place};
+use crate::action::{Buffer, Place, Residence};
 use crate::outline::Outline;
 use crate::placement::{lower_bound, place};
 use crate::schedule::Schedule;
 use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-
-/// Some bytes of the arena, or of the host's slab.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Spot {
-    /// The first.
-    pub offset: Bytes,
-    /// How many.
-    pub bytes: Bytes,
-}
+use std::{collections::HashMap, iter::zip};
 
 /// The whole arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,11 +79,12 @@ pub struct MemoryReport {
 impl ArenaLayout {
     /// Lays out the nets of a solver, each with its schedule.
     pub fn new(nets: &[Outline], schedules: Vec<Schedule>) -> Self {
-        let (kept, mut report) = Kept::new(nets);
-        let places = |(index, schedule)| NetPlaces::new(schedule, &kept, index);
-        let (nets, memory): (Vec<_>, Vec<_>) = schedules.into_iter().enumerate().map(places).unzip();
+        let (kept, mut report) = kept(nets);
+        let start = report.arena.saturating_sub(report.staged);
+        let places = |(schedule, kept)| NetPlaces::new(schedule, kept, start);
+        let (nets, memory): (Vec<_>, Vec<_>) = schedules.into_iter().zip(&kept).map(places).unzip();
         let largest = |part: fn(&NetMemory) -> Bytes| memory.iter().map(part).max().unwrap_or_default();
-        report.arena = kept.end + report.staged + largest(|net| net.transient);
+        report.arena += largest(|net| net.transient);
         report.host += largest(|net| net.slab);
         Self { nets, report: MemoryReport { nets: memory, ..report } }
     }
@@ -104,54 +96,47 @@ impl ArenaLayout {
 
     /// The arena without the transient part, which nets use in turn.
     pub fn base(nets: &[Outline]) -> Bytes {
-        let (kept, report) = Kept::new(nets);
-        kept.end + report.staged
+        kept(nets).1.arena
     }
 }
 
-/// What outlives an iteration, side by side at the beginning of the arena.
-struct Kept {
-    /// Of every net, where each buffer lies.
-    offsets: Vec<HashMap<Buffer, Bytes>>,
-    /// Where all of it ends.
-    end: Bytes,
-}
-
-impl Kept {
-    fn new(nets: &[Outline]) -> (Self, MemoryReport) {
-        let (mut end, mut sums) = (Bytes::ZERO, [Bytes::ZERO; 4]);
-        let kept: Vec<[Vec<Buffer>; 4]> = nets.iter().map(Outline::kept).collect();
-        let mut offsets: Vec<HashMap<Buffer, Bytes>> = vec![HashMap::new(); nets.len()];
-        let mut shared: HashMap<(usize, &str), Bytes> = HashMap::new();
-        for (part, sum) in sums.iter_mut().enumerate() {
-            for ((net, kept), offsets) in nets.iter().zip(&kept).zip(&mut offsets) {
-                for &buffer in &kept[part] {
-                    let mut new = || {
-                        *sum += net.size(buffer);
-                        take(&mut end, net.size(buffer))
-                    };
-                    let offset = match buffer {
-                        Buffer::Parameter(id) | Buffer::Gradient(id) | Buffer::History(id) => {
-                            *shared.entry((part, &net.params[id].name)).or_insert_with(new)
-                        }
-                        _ => new(),
-                    };
-                    offsets.insert(buffer, offset);
-                }
+/// What outlives an iteration, side by side at the beginning of the arena: of every net where each buffer lies, and a
+/// report on an arena without transient parts.
+fn kept(nets: &[Outline]) -> (Vec<HashMap<Buffer, Bytes>>, MemoryReport) {
+    let (mut end, mut sums) = (Bytes::ZERO, [Bytes::ZERO; 4]);
+    let kept: Vec<[Vec<Buffer>; 4]> = nets.iter().map(Outline::kept).collect();
+    let mut offsets: Vec<HashMap<Buffer, Bytes>> = vec![HashMap::new(); nets.len()];
+    let mut shared: HashMap<(usize, &str), Bytes> = HashMap::new();
+    for (part, sum) in sums.iter_mut().enumerate() {
+        for ((net, kept), offsets) in nets.iter().zip(&kept).zip(&mut offsets) {
+            for &buffer in &kept[part] {
+                let mut new = || {
+                    *sum += net.size(buffer);
+                    take(&mut end, net.size(buffer))
+                };
+                let offset = match buffer {
+                    Buffer::Parameter(id) | Buffer::Gradient(id) | Buffer::History(id) => {
+                        *shared.entry((part, &net.params[id].name)).or_insert_with(new)
+                    }
+                    _ => new(),
+                };
+                offsets.insert(buffer, offset);
             }
         }
-        let [parameters, gradients, history, constants] = sums;
-        let report = MemoryReport {
-            parameters,
-            gradients,
-            history,
-            constants,
-            staged: nets.iter().map(|net| net.staged).sum(),
-            host: nets.iter().map(|net| net.host).sum(),
-            ..MemoryReport::default()
-        };
-        (Self { offsets, end }, report)
     }
+    let [parameters, gradients, history, constants] = sums;
+    let staged = nets.iter().map(|net| net.staged).sum();
+    let report = MemoryReport {
+        parameters,
+        gradients,
+        history,
+        constants,
+        staged,
+        nets: Vec::new(),
+        arena: end + staged,
+        host: nets.iter().map(|net| net.host).sum(),
+    };
+    (offsets, report)
 }
 
 /// Where the next `bytes` begin.
@@ -161,7 +146,8 @@ fn take(end: &mut Bytes, bytes: Bytes) -> Bytes {
 }
 
 impl NetPlaces {
-    fn new(schedule: Schedule, kept: &Kept, index: usize) -> (Self, NetMemory) {
+    /// The places of a net's buffers, where these are `kept` and transient ones lie from `start` on.
+    fn new(schedule: Schedule, kept: &HashMap<Buffer, Bytes>, start: Bytes) -> (Self, NetMemory) {
         let (buffers, residences) = schedule.transient(Place::Device);
         let is_scratch = |at: usize| matches!(buffers[at], Buffer::Scratch(_));
         // Placing scratch last may need more or less; a plan that was made for a budget fits it in one of the ways.
@@ -169,9 +155,9 @@ impl NetPlaces {
         let device = ways.into_iter().min_by_key(|way| way.len).expect("two");
         let slab = place(&schedule.transient(Place::Host).1, |_| false, 0);
         let mut next = [device.offsets.iter(), slab.offsets.iter()];
-        let mut offset = |buffer: &Buffer, at: Place| match (kept.offsets[index].get(buffer), at) {
+        let mut offset = |buffer: &Buffer, at: Place| match (kept.get(buffer), at) {
             (Some(&offset), _) => offset,
-            (None, Place::Device) => kept.end + Bytes(*next[0].next().expect("placed")),
+            (None, Place::Device) => start + Bytes(*next[0].next().expect("placed")),
             (None, Place::Host) => Bytes(*next[1].next().expect("placed")),
         };
         let all = schedule.buffers.iter();
@@ -191,19 +177,16 @@ impl NetPlaces {
         (Self { offsets: offsets.collect(), schedule }, report)
     }
 
-    /// Where `buffer` lies at first.
-    pub fn first_spot(&self, buffer: Buffer) -> Option<Spot> {
-        let found = self.schedule.find(buffer)?;
-        let bytes = self.schedule.buffers[found].1.first()?.bytes;
-        Some(Spot { offset: *self.offsets[found].first()?, bytes })
+    /// The residences of `buffer`, each with where it begins.
+    pub fn residences(&self, buffer: Buffer) -> impl DoubleEndedIterator<Item = (&Residence, Bytes)> {
+        let found = self.schedule.find(buffer).into_iter();
+        let places = |found: usize| zip(&self.schedule.buffers[found].1, &self.offsets[found]);
+        found.flat_map(places).map(|(one, &offset)| (one, offset))
     }
 
-    /// Where `buffer` lies in `place` at action `at`; nothing if it does not.
-    pub fn spot(&self, buffer: Buffer, place: Place, at: usize) -> Option<Spot> {
-        let found = self.schedule.find(buffer)?;
-        let residences = self.schedule.buffers[found].1.iter().zip(&self.offsets[found]);
+    /// That in `place` at action `at`; nothing if `buffer` does not lie there.
+    pub fn residence(&self, buffer: Buffer, place: Place, at: usize) -> Option<(&Residence, Bytes)> {
         // The last of them: an action that brings a buffer back, or fills it again, means what it fills.
-        let mut there = residences.rev().filter(|(one, _)| one.place == place && one.holds(at));
-        there.next().map(|(residence, &offset)| Spot { offset, bytes: residence.bytes })
+        self.residences(buffer).rev().find(|(one, _)| one.place == place && one.holds(at))
     }
 }

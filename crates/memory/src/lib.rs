@@ -24,7 +24,7 @@ mod room;
 mod schedule;
 
 pub use action::{Action, Buffer, Place, Residence, StreamKind};
-pub use layout::{ArenaLayout, MemoryReport, NetMemory, NetPlaces, Spot};
+pub use layout::{ArenaLayout, MemoryReport, NetMemory, NetPlaces};
 pub use outline::{LayerMemory, Outline, OutlineNode, OutlineParam, OutlineValue};
 pub use room::Room;
 pub use schedule::{Schedule, ScheduleError};

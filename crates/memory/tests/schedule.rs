@@ -160,13 +160,9 @@ fn an_offloaded_buffer_has_three_residences_and_frees_its_place() {
     assert_eq!((before.slab, after.slab), (Bytes::ZERO, Bytes(1024)));
     assert_eq!(moved.report.host, Bytes(7) + Bytes(1024));
     let places = &moved.nets[0];
-    let spot = |place, at| places.spot(Buffer::Data(1), place, at);
-    assert!(
-        spot(Place::Device, 2).is_some()
-            && spot(Place::Device, 4).is_none()
-            && spot(Place::Device, 7).is_some()
-    );
-    assert!(spot(Place::Host, 4).is_some() && spot(Place::Host, 7).is_none());
+    let lies = |place, at| places.residence(Buffer::Data(1), place, at).is_some();
+    assert!(lies(Place::Device, 2) && !lies(Place::Device, 4) && lies(Place::Device, 7));
+    assert!(lies(Place::Host, 4) && !lies(Place::Host, 7));
     let json = serde_json::to_string(&moved).unwrap();
     assert_eq!(serde_json::from_str::<ArenaLayout>(&json).unwrap(), moved);
 }
@@ -208,16 +204,33 @@ fn what_cannot_be_executed_is_refused() {
     assert_eq!(again, "action 1 would read the data of 'layer0' again");
 }
 
+/// As under WD: no other buffer lies there, whenever.
+#[test]
+fn scratch_that_is_kept_has_its_place_throughout() {
+    let mut outline = chain(3);
+    (outline.nodes[1].scratch, outline.nodes[1].keeps_scratch) = ([Bytes(512), Bytes(256)], true);
+    outline.nodes[2].scratch = [Bytes(512); 2];
+    let schedule = Schedule::plain(&outline);
+    let end = schedule.actions.len() - 1;
+    for (action, life) in [(Forward(1), (0, end)), (Backward(1), (0, end)), (Forward(2), (2, 2))] {
+        let at = schedule.actions.iter().position(|other| *other == action).unwrap();
+        let (first, last) = life;
+        assert_eq!(residences(&schedule, Buffer::Scratch(at)), [(Place::Device, first, last)]);
+    }
+    let report = ArenaLayout::plain(&[outline]).report.nets[0];
+    assert_eq!(report.scratch, Bytes(512 + 256 + 2 * 512));
+}
+
 /// What a parameter takes in another type lies with it; its gradient and its history have none.
 #[test]
 fn copies_of_parameters_lie_with_them() {
     let mut net = Outline { keeps_gradients: true, ..chain(2) };
     net.params[0].copy = Bytes(412);
     let layout = ArenaLayout::plain(&[net]);
-    let spot = |buffer| layout.nets[0].spot(buffer, Place::Device, 0).unwrap();
-    let found = [Buffer::Parameter(0), Buffer::Gradient(0), Buffer::History(0)].map(|one| spot(one).bytes);
-    assert_eq!(found, [512, 100, 100].map(Bytes));
-    assert_eq!(spot(Buffer::Parameter(1)).offset, Bytes(512));
+    let there = |buffer| layout.nets[0].residence(buffer, Place::Device, 0).unwrap();
+    let all = [Buffer::Parameter(0), Buffer::Gradient(0), Buffer::History(0)];
+    assert_eq!(all.map(|one| there(one).0.bytes), [512, 100, 100].map(Bytes));
+    assert_eq!(there(Buffer::Parameter(1)).1, Bytes(512));
     assert_eq!((layout.report.parameters, layout.report.gradients), (Bytes(612), Bytes(200)));
 }
 
@@ -229,7 +242,8 @@ fn nets_share_an_arena() {
     (test.updates, test.nodes[1].backward, test.nodes[2].backward) = (false, false, false);
     test.params.iter_mut().for_each(|param| param.trained = false);
     let layout = ArenaLayout::plain(&[train, test]);
-    let spot = |net: usize, buffer| layout.nets[net].spot(buffer, Place::Device, 0).map(|spot| spot.offset);
+    let spot =
+        |net: usize, buffer| layout.nets[net].residence(buffer, Place::Device, 0).map(|(_, offset)| offset);
     for param in 0..2 {
         assert_eq!(spot(0, Buffer::Parameter(param)), spot(1, Buffer::Parameter(param)));
     }

@@ -1,7 +1,8 @@
 //! Where the buffers of nets lie, as spans of an arena. What lies where is decided in `memory`, which knows no tensors.
 
 use super::{Net, graph::ValueId};
-use memory::{ArenaLayout, Buffer, MemoryReport, NetPlaces, Place};
+use memory::{ArenaLayout, Buffer, MemoryReport, NetPlaces, Place, Residence};
+use planner::Bytes;
 use std::borrow::Cow;
 use tensor::{AxisOrder, Format, Span, TensorType};
 
@@ -74,18 +75,15 @@ impl NetLayout {
         });
         let params = graph.params.iter().enumerate().map(|(id, param)| {
             let (master, read) = (param.master(), &param.declaration.shape);
-            let span = |buffer| {
-                let spot = places.first_spot(buffer)?;
-                Some(Span::bytes(spot.offset.0 as usize, spot.bytes.0 as usize).tagged(master.format()))
-            };
-            let all = span(Buffer::Parameter(id)).expect("every parameter has a place");
+            let first = |buffer| Some(span(places.residences(buffer).next()?).tagged(master.format()));
+            let all = first(Buffer::Parameter(id)).expect("every parameter has a place");
             let len = read.space().bytes();
             let copy = Span { offset: all.end() - len, len, format: read.format() };
             ParamSpans {
                 data: all.slice(0..master.count()),
                 copy: (*read != master).then_some(copy),
-                diff: span(Buffer::Gradient(id)),
-                history: span(Buffer::History(id)),
+                diff: first(Buffer::Gradient(id)),
+                history: first(Buffer::History(id)),
             }
         });
         Self { values: values.collect(), params: params.collect(), places }
@@ -115,9 +113,12 @@ impl NetLayout {
 
     /// Where a buffer lies in the device's arena or the host's slab.
     pub fn find(&self, buffer: Buffer, place: Place, at: usize) -> Option<Span> {
-        let spot = self.places.spot(buffer, place, at)?;
-        Some(Span::bytes(spot.offset.0 as usize, spot.bytes.0 as usize))
+        self.places.residence(buffer, place, at).map(span)
     }
+}
+
+fn span((one, offset): (&Residence, Bytes)) -> Span {
+    Span::bytes(offset.0 as usize, one.bytes.0 as usize)
 }
 
 /// Matrices of so many rows and columns, which lie in a row, each transposed.
