@@ -36,7 +36,7 @@ pub(crate) fn measure(
     sizes.retain(|&size| signature.can_have(size));
     let plan = Plan::new(signature, &sizes).ok_or("cuDNN makes no descriptors")?;
     let (signature, known, mut bench) = (&plan.signature, known(&plan.signature, &sizes), None);
-    let (mut rows, mut fresh, mut lost) = (Vec::<Measurement>::new(), Vec::new(), BTreeSet::new());
+    let (mut rows, mut lost) = (Vec::<Measurement>::new(), BTreeSet::new());
     for size in sizes {
         let of_size = rows.len();
         for (number, name) in algorithms(call.op).enumerate() {
@@ -57,7 +57,7 @@ pub(crate) fn measure(
             let row = known.iter().find(is_it).cloned().or_else(|| {
                 let bench = bench.get_or_insert_with(|| Bench::new(call, &plan));
                 let time_ms = bench.as_mut().ok()?.time_ms(&algorithm, (size, bytes), rival_ms)?;
-                fresh.push(Measurement {
+                Some(Measurement {
                     algorithm,
                     micro_batch: size,
                     time_ms,
@@ -66,8 +66,7 @@ pub(crate) fn measure(
                     // Of which nobody asks here.
                     max_error: 1.0,
                     deterministic: is_deterministic(name),
-                });
-                fresh.last().cloned()
+                })
             });
             let Some(row) = row else { continue };
             let (factor, part) = LOST;
@@ -77,7 +76,7 @@ pub(crate) fn measure(
             rows.push(row);
         }
     }
-    keep(signature, fresh);
+    keep(signature, rows.iter().filter(|row| !known.contains(row)));
     let reason = bench.and_then(Result::err).unwrap_or("no algorithm could be measured");
     plan.measured(rows).ok_or_else(|| reason.to_owned())
 }
@@ -122,8 +121,8 @@ struct Bench<'b> {
     call: Call,
     /// These operands, and a workspace where the caller's is too small.
     ours: [Owned; 4],
-    /// Of our workspace.
-    bytes: usize,
+    /// Address and bytes of the caller's or of ours.
+    workspace: (Raw, usize),
     clock: Clock,
 }
 
@@ -137,7 +136,7 @@ impl<'b> Bench<'b> {
         };
         let operands = if is_given { call.operands } else { [a.raw, b.raw, c.raw] };
         let call = Call { operands, scalars: plan.signature.scalars(), ..*call };
-        Ok(Self { plan, call, ours: [a, b, c, scratch], bytes: 0, clock })
+        Ok(Self { plan, call, ours: [a, b, c, scratch], workspace: call.workspace, clock })
     }
 
     /// Milliseconds of a call of an algorithm on `size` samples in so many bytes of workspace; nothing if it does not
@@ -154,18 +153,15 @@ impl<'b> Bench<'b> {
         })
     }
 
-    /// So many bytes of workspace, the caller's if that is large enough; nothing if there is no room.
+    /// So many bytes of workspace, our own if the caller's is too small; nothing if there is no room.
     fn workspace(&mut self, bytes: usize) -> Option<Raw> {
-        let (address, len) = self.call.workspace;
-        if bytes <= len {
-            return Some(address);
-        }
-        let [.., scratch] = &mut self.ours;
-        if self.bytes < bytes {
+        if self.workspace.1 < bytes {
+            let [.., scratch] = &mut self.ours;
             // The old one goes first: there need not be room for both.
-            (*scratch, self.bytes) = (memory(0)?, 0);
-            (*scratch, self.bytes) = (memory(bytes)?, bytes);
+            (*scratch, self.workspace) = (memory(0)?, self.call.workspace);
+            *scratch = memory(bytes)?;
+            self.workspace = (scratch.raw, bytes);
         }
-        Some(scratch.raw)
+        Some(self.workspace.0)
     }
 }

@@ -36,10 +36,14 @@ pub(crate) struct AlgorithmPerformance {
 /// [`NOT_INITIALIZED`] if it is not there. The caller answers for the arguments, which must be of exactly the types that
 /// C declares.
 macro_rules! call {
+    // A type that the compiler finds.
+    (@type of $argument:expr) => {
+        _
+    };
     ($name:expr, ($($argument:expr),* $(,)?)) => {
         match $crate::cudnn::function($name) {
             Some(address) => {
-                let function: unsafe extern "C" fn($($crate::cudnn::inferred!($argument)),*) -> std::ffi::c_int =
+                let function: unsafe extern "C" fn($($crate::cudnn::call!(@type of $argument)),*) -> std::ffi::c_int =
                     std::mem::transmute::<usize, _>(address);
                 function($($argument),*)
             }
@@ -55,14 +59,7 @@ macro_rules! done {
     };
 }
 
-/// A type that the compiler finds.
-macro_rules! inferred {
-    ($argument:expr) => {
-        _
-    };
-}
-
-pub(crate) use {call, done, inferred};
+pub(crate) use {call, done};
 
 /// The libraries that functions are taken from: cuDNN, and the driver, which whoever uses it on a GPU has loaded.
 const LIBRARIES: [&CStr; 5] =
