@@ -7,7 +7,7 @@ use crate::cudnn::{Owned, Raw, Status};
 use crate::driver::{is_recording, memory, relaxed, stream_number};
 use crate::shared::{lock, warn};
 use crate::{call::Call, plan::Plan, report, settings::Settings};
-use planner::{ARENA_ALIGNMENT, Bytes, Cost, divide_exact};
+use planner::{ARENA_ALIGNMENT, Bytes, Configuration, Cost, divide_exact};
 use std::sync::{Arc, Mutex};
 use std::{collections::BTreeMap, ffi::c_int, iter, sync::atomic::Ordering::Relaxed};
 
@@ -26,27 +26,34 @@ struct Segment {
 
 /// How the total is divided on a GPU.
 #[derive(Default)]
-struct Division {
+pub(crate) struct Division {
     segments: Vec<Segment>,
     memory: Option<Owned>,
+}
+
+/// Measures on a GPU, or works with its division. Those who do wait for each other: two who measure would disturb each
+/// other, and nobody may free a segment before what is to work in it is launched. Those of another GPU do not wait, as
+/// measuring and dividing wait for work of the caller, which may wait for that GPU's.
+pub(crate) fn in_turn<R>(device: c_int, work: impl FnOnce(&mut Division) -> R) -> R {
+    static DIVISIONS: Mutex<BTreeMap<c_int, Arc<Mutex<Division>>>> = Mutex::new(BTreeMap::new());
+    let of_gpu = Arc::clone(lock(&DIVISIONS).entry(device).or_default());
+    let mut division = lock(&of_gpu);
+    relaxed(|| work(&mut division))
 }
 
 /// Runs a plan in the workspace that its caller gives, or, of a total, in its segment, if it has one. Nothing if that
 /// does not do, or if what the caller has without us, and takes `own_ms`, is faster there.
 pub(crate) fn run(plan: &Arc<Plan>, mut call: Call, own_ms: f64) -> Option<Status> {
-    static DIVISIONS: Mutex<BTreeMap<c_int, Arc<Mutex<Division>>>> = Mutex::new(BTreeMap::new());
     let counted = |call| plan.run(call).inspect(|_| _ = plan.calls.fetch_add(1, Relaxed));
     let Some(total) = Settings::get().total else { return counted(call) };
-    // A lock for each GPU: dividing waits for the GPU, whose work may wait for another one.
-    let division = Arc::clone(lock(&DIVISIONS).entry(plan.signature.device).or_default());
-    // Held until the launch, so that nobody frees the segment before.
-    let mut division = lock(&division);
-    // What is captured may run at any later time, beside whatever has the same memory then: it has no segment.
-    let stream = Some(call.stream()).filter(|&stream| !is_recording(stream)).and_then(stream_number);
-    let segment = stream.and_then(|stream| division.segment(plan, stream, own_ms, total));
-    call.workspace = segment.unwrap_or(call.workspace);
-    plan.within(call.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
-    counted(call)
+    in_turn(plan.signature.device, |division| {
+        // What is captured may run at any later time, beside whatever has the same memory then: it has no segment.
+        let stream = Some(call.stream()).filter(|&stream| !is_recording(stream)).and_then(stream_number);
+        let segment = stream.and_then(|stream| division.segment(plan, stream, own_ms, total));
+        call.workspace = segment.unwrap_or(call.workspace);
+        plan.within(call.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
+        counted(call)
+    })
 }
 
 impl Division {
@@ -55,7 +62,7 @@ impl Division {
         let is_it = |known: &Segment| known.stream == stream && known.plan.signature == plan.signature;
         let place = self.segments.iter().position(is_it).unwrap_or_else(|| {
             self.segments.push(Segment { plan: Arc::clone(plan), stream, own_ms, offset: 0, bytes: 0 });
-            relaxed(|| self.divide(total));
+            self.divide(total);
             self.segments.len() - 1
         });
         let (segment, memory) = (&self.segments[place], self.memory.as_ref()?);
@@ -65,10 +72,8 @@ impl Division {
     /// Divides the total for the least sum of all times, in new memory.
     fn divide(&mut self, total: Bytes) {
         let choices = |segment: &Segment| {
-            let ours = segment.plan.front.iter().map(|configuration| {
-                let Cost { time_ms, workspace } = configuration.cost();
-                Cost { time_ms, workspace: workspace.align_up(ARENA_ALIGNMENT) }
-            });
+            let ours = segment.plan.front.iter().map(Configuration::cost);
+            let ours = ours.map(|ours| Cost { workspace: ours.workspace.align_up(ARENA_ALIGNMENT), ..ours });
             iter::once(Cost { time_ms: segment.own_ms, workspace: Bytes(0) }).chain(ours).collect()
         };
         let groups: Vec<Vec<Cost>> = self.segments.iter().map(choices).collect();

@@ -10,10 +10,9 @@
 //! asked of cuDNN, and every algorithm of its own, is passed through untouched.
 //!
 //! ```text
-//! lib (exported functions) ──► engine ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
-//!                                 │           │          └─────► database ────┤
-//!                                 │           └────► division ──► plan        │
-//!                                 └─────► graph ─────────────────────────────┘
+//! lib (exported functions) ──► graph ──► takeover ──► bench ──► plan ──► signature ──► call ──► cudnn
+//!                                            │          └─────► database ────┘
+//!                                            └────► division ──► plan
 //! ```
 //!
 //! Which functions, which variables and what is left alone: `docs/preload.md`.
@@ -24,7 +23,6 @@ mod cudnn;
 mod database;
 mod division;
 mod driver;
-mod engine;
 mod graph;
 mod plan;
 mod report;
@@ -36,21 +34,13 @@ mod takeover;
 use call::Call;
 use cudnn::{NOT_SUPPORTED, Raw, SUCCESS, call};
 use planner::ConvOp;
-use std::{ffi::c_int, slice};
+use std::{cell::OnceCell, ffi::c_int, slice};
 use takeover::{VIRTUAL, taken_over};
-
-/// The status of a call, after whose success there is something to note if it was given what that needs.
-fn noted(status: c_int, is_given: bool, note: impl FnOnce()) -> c_int {
-    if status == SUCCESS && is_given {
-        taken_over(note);
-    }
-    status
-}
 
 /// The type of a parameter: an address, a handle or a descriptor where nothing else is said.
 type Kind<T = Raw> = T;
 
-/// A function with the name and the parameters of one of cuDNN's, which `real` calls.
+/// A function with the name and the parameters of one of cuDNN's, which `real` calls, though only once.
 macro_rules! export {
     ($(#[$about:meta])* $name:ident($($parameter:ident $(: $kind:ty)?),*) as $real:ident $body:block) => {
         $(#[$about])*
@@ -61,10 +51,10 @@ macro_rules! export {
         pub unsafe extern "C" fn $name($($parameter: Kind<$($kind)?>),*) -> c_int {
             // SAFETY: our caller's promises are those that cuDNN asks for, and all that is asked for here.
             unsafe {
-                let own = || call!(stringify!($name), ($($parameter),*));
+                let status = OnceCell::new();
+                let $real = || *status.get_or_init(|| call!(stringify!($name), ($($parameter),*)));
                 // What cuDNN calls of itself is its own affair.
-                let $real = || taken_over(own).unwrap_or_else(own);
-                $body
+                taken_over(|| $body).unwrap_or_else($real)
             }
         }
     };
@@ -155,7 +145,7 @@ export! {
     /// Destroys a descriptor of an operation graph, of what it consists of, or of what runs it.
     cudnnBackendDestroyDescriptor(descriptor) as real {
         // Before its address can be that of another one.
-        taken_over(|| (graph::destroyed(descriptor), engine::destroyed(descriptor)));
+        graph::destroyed(descriptor);
         real()
     }
 }
@@ -163,19 +153,22 @@ export! {
 export! {
     /// Sets an attribute of a descriptor.
     cudnnBackendSetAttribute(descriptor, name: c_int, element: c_int, count: i64, values) as real {
-        noted(real(), !values.is_null(), || {
+        let status = real();
+        if status == SUCCESS && !values.is_null() {
             graph::set(descriptor, name, element, count, values);
-            if (name, count) == (graph::PLAN_CONFIG, 1) {
-                engine::configured(descriptor, values.cast::<Raw>().read());
-            }
-        })
+        }
+        status
     }
 }
 
 export! {
     /// Checks what is set, and makes it final.
     cudnnBackendFinalize(descriptor) as real {
-        noted(real(), true, || _ = engine::finalised(descriptor))
+        let status = real();
+        if status == SUCCESS {
+            _ = graph::finalised(descriptor);
+        }
+        status
     }
 }
 
@@ -184,21 +177,23 @@ export! {
     cudnnBackendGetAttribute(descriptor, name: c_int, element: c_int, most: i64, count: *mut i64, values) as real {
         let status = real();
         let filled = if count.is_null() { most } else { most.min(*count) };
-        noted(status, !values.is_null() && filled > 0, || match name {
+        match name {
+            _ if status != SUCCESS || values.is_null() || filled < 1 => {}
             graph::PLAN_WORKSPACE => {
-                let ours = engine::replaced(descriptor);
+                let ours = graph::replaced(descriptor);
                 ours.into_iter().for_each(|ours| values.cast::<i64>().write(ours.workspace as i64));
             }
             graph::CONFIG_WORKSPACE => graph::set(descriptor, name, element, 1, values),
             graph::RESULTS => graph::suggested(descriptor, slice::from_raw_parts(values.cast(), filled as usize)),
             _ => {}
-        })
+        }
+        status
     }
 }
 
 export! {
     /// Runs a plan.
     cudnnBackendExecute(h, plan, pack) as real {
-        taken_over(|| engine::execute(h, plan, pack)).flatten().unwrap_or_else(real)
+        graph::execute(h, plan, pack).unwrap_or_else(real)
     }
 }

@@ -193,11 +193,6 @@ impl Signature {
         self.xwy()[0].dims[0] as u32
     }
 
-    /// Whether this descriptor is that of a tensor as the result is.
-    pub(crate) fn is_result(&self, descriptor: Raw) -> bool {
-        Operand::read(descriptor, false).as_ref() == Some(&self.operands[2])
-    }
-
     /// Whether micro-batches of so many samples will do: they begin where cuDNN's CUDA kernels can load them, and are not
     /// added up in a type too short for sums, as the gradient of a 16-bit filter would be.
     pub(crate) fn can_have(&self, samples: u32) -> bool {

@@ -1,8 +1,8 @@
 //! What is done with calls that are taken over: which answers Find and Get give, and what the virtual algorithm runs.
 
 use crate::cudnn::{AlgorithmPerformance, NOT_SUPPORTED, SUCCESS, Status, is_known};
-use crate::division::{self, DEFAULT_MS};
-use crate::driver::{is_recording, relaxed};
+use crate::division::{self, DEFAULT_MS, in_turn};
+use crate::driver::is_recording;
 use crate::plan::{KNOWN, Plan, Planned, algorithms, known_plan};
 use crate::report::{self, rounded};
 use crate::settings::{Settings, USUAL_LIMIT};
@@ -11,23 +11,14 @@ use crate::{bench::measure, call::Call, signature::Signature};
 use planner::Configuration;
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
-use std::{cell::Cell, collections::BTreeMap, ffi::c_int, slice, sync::atomic::Ordering::Relaxed};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{cell::Cell, ffi::c_int, slice};
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
 pub(crate) const VIRTUAL: c_int = 0x6d62;
 
 /// A plan must be faster than what cuDNN would do by more than this part.
 const WORTH: f64 = 0.02;
-
-/// Measures on a GPU. Those who do wait for each other, as two at a time would disturb each other; those of another GPU
-/// do not, as measuring waits for work of the caller, which may wait for that GPU's.
-pub(crate) fn in_turn<R>(device: c_int, work: impl FnOnce() -> R) -> R {
-    static MEASURING: Mutex<BTreeMap<c_int, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
-    let of_gpu = Arc::clone(lock(&MEASURING).entry(device).or_default());
-    let _turn = lock(&of_gpu);
-    relaxed(work)
-}
 
 thread_local! {
     /// Whether this thread is inside a call that was taken over: what cuDNN calls of itself is not.
@@ -72,8 +63,7 @@ pub(crate) unsafe fn answer(
         answer.status == SUCCESS && limit.is_none_or(|limit| answer.memory <= limit)
     };
     let own = answers.iter().find(fits);
-    let first = taken_over(|| better(call, limit.unwrap_or(USUAL_LIMIT), own)).flatten();
-    let Some(first) = first else { return status };
+    let Some(first) = better(call, limit.unwrap_or(USUAL_LIMIT), own) else { return status };
     for (place, answer) in [first].into_iter().chain(answers).take(most as usize).enumerate() {
         // SAFETY: the caller's promise; there are at most `most`.
         unsafe {
@@ -131,7 +121,7 @@ pub(crate) fn planned(
         planned
     };
     // Whoever had the turn before may have measured it.
-    let in_turn = || in_turn(signature.device, || known().unwrap_or_else(measured));
+    let in_turn = || in_turn(signature.device, |_| known().unwrap_or_else(measured));
     known().or_else(|| (!is_recording(call.stream())).then(in_turn))
 }
 
@@ -185,16 +175,17 @@ pub(crate) fn choose<'p>(
 /// Bytes of workspace of the virtual algorithm: as Find or Get said, or of a default if they were asked about others.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
     let promised = || Some(known_plan(&Signature::read(call)?)?.promised.load(Relaxed));
-    let default = || Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm));
-    taken_over(|| promised().or_else(default)).flatten()
+    promised().or_else(|| Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm)))
 }
 
 /// Runs the virtual algorithm by its plan, or, if there is none that does with the workspace, a default.
 pub(crate) fn run(call: &Call) -> Status {
     let divided = || {
         let signature = Signature::read(call)?;
-        let is_alike = call.epilogue.is_none_or(|[z, ..]| signature.is_result(z));
+        let [a, b, _, conv] = call.descriptors;
+        let with = |z| Signature::read(&Call { descriptors: [a, b, z, conv], ..*call });
+        let is_alike = call.epilogue.is_none_or(|[z, ..]| with(z).as_ref() == Some(&signature));
         division::run(&known_plan(&signature).filter(|_| is_alike)?, *call, DEFAULT_MS)
     };
-    taken_over(|| divided().unwrap_or_else(|| call.launch_default())).unwrap_or(NOT_SUPPORTED)
+    divided().unwrap_or_else(|| call.launch_default())
 }
