@@ -5,8 +5,7 @@ use crate::{call::Call, shared::lock, signature::Signature};
 use planner::{Algorithm, Bytes, Configuration, ConvOp, DesirableSet, Measurement};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, atomic::AtomicU64};
 
 /// cuDNN's algorithms of an operation, in the order of its enum.
 pub(crate) fn algorithms(op: ConvOp) -> impl Iterator<Item = &'static str> {
@@ -41,8 +40,6 @@ pub(crate) struct Plan {
     rows: Vec<Measurement>,
     /// The fastest configuration for every workspace.
     pub(crate) front: DesirableSet,
-    /// Bytes that the virtual algorithm was last said to need.
-    pub(crate) promised: AtomicUsize,
     /// How often the virtual algorithm ran.
     pub(crate) calls: AtomicU64,
 }
@@ -52,8 +49,8 @@ impl Plan {
     pub(crate) fn new(signature: Signature, sizes: &[u32]) -> Option<Self> {
         let descriptors = sizes.iter().map(|&size| Some((size, signature.descriptors(size)?)));
         let descriptors = descriptors.collect::<Option<_>>()?;
-        let (rows, front, promised, calls) = Default::default();
-        Some(Self { signature, descriptors, rows, front, promised, calls })
+        let (rows, front, calls) = Default::default();
+        Some(Self { signature, descriptors, rows, front, calls })
     }
 
     /// What these measurements make possible, all of them in workspace that may be had; nothing if that is nothing.

@@ -35,7 +35,7 @@ impl Operand {
     fn read(descriptor: Raw, is_filter: bool) -> Option<Self> {
         /// `CUDNN_DIM_MAX`.
         const MOST: c_int = 8;
-        let [mut dims, mut strides] = from_fn(|_| vec![0; MOST as usize]);
+        let [mut dims, mut strides] = [[0; MOST as usize]; 2];
         let (mut dtype, mut rank, mut order): (c_int, c_int, c_int) = (0, 0, 0);
         let [kind, axes, format] = [&mut dtype, &mut rank, &mut order].map(|number| &raw mut *number);
         let (extents, steps) = (dims.as_mut_ptr(), strides.as_mut_ptr());
@@ -50,10 +50,9 @@ impl Operand {
         if !is_read {
             return None;
         }
-        dims.truncate(rank as usize);
-        strides.truncate(rank as usize);
-        let strides = if is_filter { packed(&dims, order) } else { strides };
-        Self::new(dtype, dims, strides, is_filter)
+        let (dims, strides) = (&dims[..rank as usize], &strides[..rank as usize]);
+        let strides = if is_filter { packed(dims, order) } else { strides.to_vec() };
+        Self::new(dtype, dims.to_vec(), strides, is_filter)
     }
 
     /// A tensor or a filter that lies so, if that can be counted with.

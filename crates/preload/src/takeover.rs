@@ -11,11 +11,14 @@ use crate::{bench::measure, call::Call, signature::Signature};
 use planner::Configuration;
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, atomic::Ordering::Relaxed};
-use std::{cell::Cell, ffi::c_int, slice};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::{cell::Cell, collections::HashMap, ffi::c_int, slice};
 
 /// The algorithm that stands for a plan: a number that is none of cuDNN's.
 pub(crate) const VIRTUAL: c_int = 0x6d62;
+
+/// Bytes of workspace that the virtual algorithm was last said to need.
+static PROMISED: LazyLock<Mutex<HashMap<Signature, usize>>> = LazyLock::new(Default::default);
 
 /// A plan must be faster than what cuDNN would do by more than this part.
 const WORTH: f64 = 0.02;
@@ -64,12 +67,11 @@ pub(crate) unsafe fn answer(
     };
     let own = answers.iter().find(fits);
     let Some(first) = better(call, limit.unwrap_or(USUAL_LIMIT), own) else { return status };
-    for (place, answer) in [first].into_iter().chain(answers).take(most as usize).enumerate() {
-        // SAFETY: the caller's promise; there are at most `most`.
-        unsafe {
-            list.add(place).write(answer);
-            found.write(place as c_int + 1);
-        }
+    let answers: Vec<_> = [first].into_iter().chain(answers).take(most as usize).collect();
+    // SAFETY: the caller's promise; there are at most `most`.
+    unsafe {
+        list.copy_from_nonoverlapping(answers.as_ptr(), answers.len());
+        found.write(answers.len() as c_int);
     }
     SUCCESS
 }
@@ -83,17 +85,18 @@ fn better(call: &Call, limit: usize, own: Option<&AlgorithmPerformance>) -> Opti
         let name = number.and_then(|number| algorithms(call.op).nth(number));
         (name.unwrap_or("another algorithm"), planned.as_ref().map_or(-1.0, |plan| plan.own_ms(own)))
     });
-    let (plan, chosen) = choose(&signature, &planned, limit, own, None)?;
+    let (_, chosen) = choose(&signature, &planned, limit, own, None)?;
     // A segment of a total is memory of our own.
     let memory = if Settings::get().total.is_some() { 0 } else { chosen.workspace().0 as usize };
-    plan.promised.store(memory, Relaxed);
+    let math = signature.math;
+    lock(&PROMISED).insert(signature, memory);
     Some(AlgorithmPerformance {
         algorithm: VIRTUAL,
         status: SUCCESS,
         time_ms: chosen.time_ms() as f32,
         memory,
         determinism: c_int::from(chosen.deterministic()),
-        math: signature.math,
+        math,
         reserved: [0; 3],
     })
 }
@@ -109,14 +112,10 @@ pub(crate) fn planned(
     let known = || Some(lock(&KNOWN).get(signature).filter(|(tried, _)| *tried >= ceiling)?.1.clone());
     let measured = || {
         let planned = measure(call, signature.clone(), ceiling, own).map(Arc::new);
-        let mut planned =
+        let planned =
             planned.inspect_err(|reason| warn(&format!("a convolution was passed through: {reason}")));
-        // A caller may still hold what was planned for less workspace, and was promised.
-        if let Some(before) = known_plan(signature) {
-            let plan = planned.unwrap_or_else(|_| Arc::clone(&before));
-            plan.promised.store(before.promised.load(Relaxed), Relaxed);
-            planned = Ok(plan);
-        }
+        // A caller may still hold what was planned for less workspace.
+        let planned = planned.or_else(|reason| known_plan(signature).ok_or(reason));
         lock(&KNOWN).insert(signature.clone(), (ceiling, planned.clone()));
         planned
     };
@@ -174,7 +173,7 @@ pub(crate) fn choose<'p>(
 
 /// Bytes of workspace of the virtual algorithm: as Find or Get said, or of a default if they were asked about others.
 pub(crate) fn workspace_bytes(call: &Call) -> Option<usize> {
-    let promised = || Some(known_plan(&Signature::read(call)?)?.promised.load(Relaxed));
+    let promised = || lock(&PROMISED).get(&Signature::read(call)?).copied();
     promised().or_else(|| Call::DEFAULTS.iter().find_map(|&algorithm| call.workspace_bytes(algorithm)))
 }
 
