@@ -30,7 +30,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits");
     let spec = SolverSpec::parse(Path::new("solver.prototxt"), &SOLVER.replace("DIGITS", digits))?;
     let (training, mut nets) =
-        Training::build(spec, &BuildOptions { device: device.clone(), seed: 1, synthetic: None }, None)?;
+        Training::build(spec, &BuildOptions { device: device.clone(), seed: 1, synthetic: None })?;
 
     // Measure, plan, lay out: then all memory that training takes is known, and nothing is allocated any more.
     let options = PlanOptions { limit: Bytes(128 << 10), ..PlanOptions::default() };

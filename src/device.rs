@@ -13,7 +13,7 @@ use tensor::{AxisOrder, Cpu, Device, ElementType, Format, cuda};
 pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Format) -> Result<Device, Error> {
     let device = match (name, ordinal(name)?) {
         (_, Some(ordinal)) => open_gpu(ordinal, tf32, format)?,
-        ("auto", None) if is_gpu(name, threads) => open_gpu(0, tf32, format)?,
+        ("auto", None) if threads.is_none() && cuda::probe().is_ok() => open_gpu(0, tf32, format)?,
         _ => Device::Cpu(Cpu::try_new(threads)?),
     };
     let of_a_gpu = [
@@ -75,15 +75,6 @@ fn open_gpu(ordinal: usize, tf32: bool, format: Format) -> Result<Device, Error>
         cuda.info().name
     );
     Ok(Device::Cuda(cuda))
-}
-
-/// Whether `--device` names a GPU: one that [`open`] would open, or one whose measurements are recorded.
-pub(crate) fn is_gpu(name: &str, threads: Option<usize>) -> bool {
-    match (name, RecordedDevice::named(name)) {
-        (_, Some(recorded)) => recorded.is_gpu(),
-        ("auto", None) => threads.is_none() && cuda::probe().is_ok(),
-        _ => matches!(ordinal(name), Ok(Some(_))),
-    }
 }
 
 /// The number of the GPU that `name` names, if it names one.

@@ -143,6 +143,12 @@ pub struct RunArgs {
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub json: bool,
+    /// Samples per mini-batch on a CPU, if the user does not choose.
+    #[arg(skip)]
+    pub cpu_batch: Option<usize>,
+    /// Defaults that were chosen, one sentence each, for the header.
+    #[arg(skip)]
+    pub notes: Vec<String>,
 }
 
 /// Which net, in which phase, with how large a mini-batch.
@@ -314,13 +320,6 @@ pub struct ShapeArgs {
     pub op: Vec<ConvOp>,
 }
 
-impl ShapeArgs {
-    /// Whether there are any.
-    pub fn is_given(&self) -> bool {
-        self.csv.is_some() || !self.conv.is_empty()
-    }
-}
-
 /// `microbatch profile`.
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("offline", |option| option.hide(true)))]
@@ -406,9 +405,12 @@ impl RunArgs {
         self.layout.iter().map(|&layout| Format { dtype: self.dtype, layout }).collect()
     }
 
-    /// Whether that is a GPU.
-    pub(crate) fn on_gpu(&self) -> bool {
-        device::is_gpu(&self.device, self.threads)
+    /// The mini-batch: the `given` one, if there is one, else what is chosen for a CPU; and notes on what was chosen.
+    pub(crate) fn batch<B: From<usize>>(&self, given: Option<B>, on_gpu: bool) -> (Option<B>, Vec<String>) {
+        let chosen = self.cpu_batch.filter(|_| given.is_none() && !on_gpu);
+        let default = "the default on a CPU (the paper's suits a GPU); --batch N overrides it";
+        let note = chosen.map(|samples| format!("mini-batch {samples}, {default}"));
+        (given.or(chosen.map(B::from)), note.into_iter().chain(self.notes.iter().cloned()).collect())
     }
 }
 

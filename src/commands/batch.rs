@@ -39,7 +39,8 @@ impl BatchSearch {
         Ok((ArenaLayout::base(std::slice::from_ref(&outline)) + floor.floor, floor.node))
     }
 
-    pub(super) fn largest(&self, origin: &Origin) -> Result<usize, Error> {
+    /// The largest mini-batch that fits without workspaces.
+    fn largest(&self, origin: &Origin) -> Result<usize, Error> {
         let (budget, (one, layer)) = (self.goal.budget, self.floor(origin, 1)?);
         if one > budget {
             return Err(too_small(budget, one, &format!("layer '{layer}'")));
@@ -57,27 +58,17 @@ impl BatchSearch {
         Ok(fitting)
     }
 
-    /// What mini-batches up to the `largest` without workspaces bring, where kernels are measured, or can be.
-    pub(super) fn report(
-        &self,
-        origin: &mut Origin,
-        options: &PlanOptions,
-        mut largest: usize,
-    ) -> Result<BatchReport, Error> {
-        let (mut points, mut too_many): (Vec<BatchPoint>, _) = (Vec::new(), largest + 1);
-        // Kernels want some workspace, too.
-        while points.is_empty() && largest > 0 {
-            points.extend(self.point(origin, options, largest)?);
-            if points.is_empty() {
-                (largest, too_many) = (largest - largest.div_ceil(50), largest);
+    /// What mini-batches up to the largest that fits bring, where kernels are measured, or can be.
+    pub(super) fn report(&self, origin: &mut Origin, options: &PlanOptions) -> Result<BatchReport, Error> {
+        let (mut tried, mut largest, mut points) = (self.largest(origin)?, 0, Vec::new());
+        let mut too_many = tried + 1;
+        while largest < tried && tried < too_many {
+            match self.point(origin, options, tried)? {
+                Some(point) => (largest, points) = (tried, vec![point]),
+                None => too_many = tried,
             }
-        }
-        while largest > 0 && largest + 1 < too_many {
-            let middle = largest.midpoint(too_many);
-            match self.point(origin, options, middle)? {
-                Some(point) => (largest, points) = (middle, vec![point]),
-                None => too_many = middle,
-            }
+            // Kernels want some workspace, too, but little beside what there is without.
+            tried = if largest == 0 { tried - tried.div_ceil(50) } else { largest.midpoint(too_many) };
         }
         let sizes: BTreeSet<usize> = (1..8).map(|part| largest * part / 8).filter(|&size| size > 0).collect();
         for size in sizes {
@@ -113,8 +104,7 @@ impl BatchSearch {
         mini_batch: usize,
     ) -> Result<Option<BatchPoint>, Error> {
         let Some((net, kernels)) = self.measured(origin, options, mini_batch)? else { return Ok(None) };
-        let (is_training, mut nets) = (net.is_training(), vec![net]);
-        match self.goal.plan(origin, (&mut nets, 0), &kernels, (options, is_training)) {
+        match self.goal.plan(origin, (&mut vec![net], 0), &kernels, options) {
             Ok((_, _, schedule)) => Ok(Some(BatchPoint::new(mini_batch, schedule.planned_ms))),
             Err(Error::Refused(_)) => Ok(None),
             Err(error) => Err(error),

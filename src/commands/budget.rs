@@ -89,7 +89,7 @@ impl Goal {
         origin: &mut Origin,
         (nets, net): (&mut Vec<Net>, usize),
         kernels: &[Kernel],
-        (options, updates): (&PlanOptions, bool),
+        options: &PlanOptions,
     ) -> Result<(Plan, Vec<Action>, ScheduleReport), Error> {
         let Self { policy, budget } = self;
         let _bar = progress::one_step("planning", "what stays on the device is sought");
@@ -97,6 +97,7 @@ impl Goal {
         let costs = origin.planning.costs(nets.remove(net), kernels, options, rates);
         let (costs, subject) = costs.map_err(|error| origin.explain(error))?;
         nets.insert(net, subject);
+        let updates = nets[0].is_training();
         let outlines: Vec<Outline> = nets.iter().map(|net| net.outline(updates)).collect();
         let (outline, base) = (&outlines[net], ArenaLayout::base(&outlines));
         let below =

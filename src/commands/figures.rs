@@ -96,7 +96,8 @@ type Known = (Vec<Study>, Vec<String>, bool);
 /// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
 fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) -> Result<Known, Error> {
     let (device, dtype, layout) = (device.to_owned(), ElementType::F32, &[AxisOrder::Nchw][..]);
-    let run = RunArgs { device, threads: None, math, dtype, layout, synthetic: None, json: false };
+    let (threads, synthetic, json, cpu_batch, notes) = (None, None, false, None, Vec::new());
+    let run = RunArgs { device, threads, math, dtype, layout, synthetic, json, cpu_batch, notes };
     let planning = PlanningArgs { measuring: args.measuring.clone(), ..PlanningArgs::default() };
     let mut origin = Origin::any(&run, &planning)?;
     let (on_gpu, is_recorded) = (origin.on_gpu(), origin.recorded.is_some());

@@ -25,21 +25,17 @@ mod time;
 mod train;
 mod tune;
 
-pub(crate) use plan::plan;
-pub(crate) use time::time;
-pub(crate) use train::train;
-
 use crate::Error;
 use crate::args::{Command, DataCommand};
 
 pub(crate) fn run(command: Command) -> Result<(), Error> {
     match command {
-        Command::Time(args) => time(&args, &[]),
-        Command::Train(args) => train(&args, &[]),
+        Command::Time(args) => time::time(&args),
+        Command::Train(args) => train::train(&args),
         Command::Test(args) => test::test(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Plot { logs, out, seconds } => plot::plot(&logs, &out, seconds),
-        Command::Plan(args) => plan(&args, &[]),
+        Command::Plan(args) => plan::plan(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Figures(args) => figures::figures(&args),
         Command::Export(args) => export::export(&args),

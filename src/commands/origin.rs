@@ -3,7 +3,7 @@
 use super::inputs::{net_kernels, refuse};
 use crate::args::{MeasuringArgs, PlanningArgs, RunArgs};
 use crate::report::{Header, Subject, shown};
-use crate::tables::{RecordedDevice, is_of_gpu, words};
+use crate::tables::{RecordedDevice, words};
 use crate::{Console, Error, device::DeviceReport, progress, stop::stop};
 use cudnn_layers::conv::{ProfileOptions, format};
 use figures::{EstimateReport, ProfilingReport, Recorded};
@@ -85,7 +85,8 @@ impl Origin {
     /// Whether the plan is for a GPU: this machine's, or that of a table.
     pub(super) fn on_gpu(&self) -> bool {
         match self.recorded {
-            Some(_) => is_of_gpu(&self.planning.table),
+            // Only a CPU's table tells its threads.
+            Some(_) => self.planning.table.device.threads.is_empty(),
             None => matches!(self.device, Device::Cuda(_)),
         }
     }
@@ -98,7 +99,6 @@ impl Origin {
         (run, planning): (&RunArgs, &PlanningArgs),
         spec: &NetSpec,
         (group, before): (&Group, Option<&Plan>),
-        console: &Console,
     ) -> Result<Option<String>, Error> {
         let (mut formats, recorded) = (run.formats(), self.recorded.is_some());
         if formats.len() == 1 || !self.on_gpu() {
@@ -129,7 +129,6 @@ impl Origin {
                 self.planning.complete(&kernels, &options, progress::measuring())?;
                 times.push(self.plan(&kernels, None, &options)?.time_ms);
             }
-            self.planning.warning.take().iter().for_each(|warning| console.warn(warning));
             let mut partly = "";
             if let Some(planning) = unestimated {
                 partly = if self.planning.measured() > 0 { ", in part by estimates" } else { "" };
@@ -220,5 +219,38 @@ pub(super) fn profiling(planning: &Planning, kernels: &[Kernel], options: &PlanO
         policy,
         coverage: planning.coverage(kernels, options),
         noise: planning.noise,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::{example::Example, tables::read_table};
+    use clap::Parser;
+
+    /// A CPU's mini-batch is no default for what a GPU's table predicts.
+    #[test]
+    fn only_a_cpu_gets_the_small_mini_batch() {
+        let example = Example { name: "resnet18", mini_batch: 16, train_iterations: 1 };
+        let chosen = |options: &[&str]| {
+            let command = Cli::parse_from(["microbatch", "plan", "--device"].iter().chain(options)).command;
+            let Command::Plan(mut args) = command else { unreachable!("plan was asked for") };
+            example.defaults(&mut args.net.model, &mut args.run);
+            let origin = Origin::any(&args.run, &args.planning).unwrap();
+            let (batch, notes) = args.run.batch::<usize>(None, origin.on_gpu());
+            assert_eq!(args.run.batch(Some(5), origin.on_gpu()), (Some(5), Vec::new()));
+            (batch, notes.len())
+        };
+        assert_eq!(chosen(&["cpu", "--no-database"]), (Some(16), 1));
+        let tables = concat!(env!("CARGO_MANIFEST_DIR"), "/data/profiles/nvidia-h200/resnet18-128-");
+        for table in ["all-fp32.jsonl.gz", "powerOfTwo.jsonl"] {
+            assert_eq!(chosen(&[&format!("recorded:{tables}{table}")]), (None, 0), "{table}");
+        }
+        let mut of_cpu = read_table(Path::new(&format!("{tables}powerOfTwo.jsonl"))).unwrap();
+        of_cpu.device.threads = "2".to_owned();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), of_cpu.to_json_lines()).unwrap();
+        assert_eq!(chosen(&[&format!("recorded:{}", file.path().display())]), (Some(16), 1));
     }
 }

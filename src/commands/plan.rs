@@ -48,7 +48,7 @@ struct Report {
 
 /// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans
 /// other convolutions, or from a recorded table.
-pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
+pub(super) fn plan(args: &PlanArgs) -> Result<(), Error> {
     let mut console = Console::new(args.run.json);
     if args.list {
         return list(args, &mut console);
@@ -56,15 +56,15 @@ pub(crate) fn plan(args: &PlanArgs, notes: &[String]) -> Result<(), Error> {
     check(args.trace.iter().chain(&args.plot))?;
     match convolutions(&args.shapes, &args.net)? {
         Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
-        None => plan_net(args, notes, &mut console),
+        None => plan_net(args, &mut console),
     }
 }
 
-fn plan_net(args: &PlanArgs, notes: &[String], console: &mut Console) -> Result<(), Error> {
+fn plan_net(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
     let NetArgs { phase, batch, .. } = args.net;
     let keeps = phase == Phase::Test || args.planning.memory_policy == Some(MemoryPolicy::Keep);
     refuse([(keeps && args.trace.is_some(), "--trace")], "a net of which everything stays on the device")?;
-    let request = Request { batch, notes, ..Request::new("plan", &args.planning, &args.run) };
+    let request = Request { batch, ..Request::new("plan", &args.planning, &args.run) };
     let mut spec = net_spec(&args.net)?;
     // One of two GPUs takes as much memory as one of a thousand.
     spec.share.ranks = args.gpus.unwrap_or(1).min(2);

@@ -5,31 +5,28 @@ use std::thread;
 use tensor::Cpu;
 use trainer::{Group, group::Launched};
 
-/// Does `body` on each of the devices that `args` name, as the ranks of a group; the first one's result is that of all.
-pub(super) fn on_each<A: Clone + Send + Sync>(
-    args: &A,
-    run: fn(&mut A) -> &mut RunArgs,
-    body: impl Fn(&A, &Group) -> Result<(), Error> + Sync,
+/// Does `body` on each of the devices that `run` names, as the ranks of a group; the first one's result is that of all.
+pub(super) fn on_each(
+    run: &RunArgs,
+    body: impl Fn(&RunArgs, &Group) -> Result<(), Error> + Sync,
 ) -> Result<(), Error> {
-    let named = run(&mut args.clone()).device.clone();
+    let named = &run.device;
     let launched = Launched::find(|name| std::env::var(name).ok());
     let (devices, ranks) = match launched.map_err(|error| usage!("{error}"))? {
-        Some(rank) => (vec![device::of_rank(&named, rank.local_rank)?], vec![rank]),
+        Some(rank) => (vec![device::of_rank(named, rank.local_rank)?], vec![rank]),
         None => {
-            let devices = device::listed(&named)?;
+            let devices = device::listed(named)?;
             let ranks = Launched::here(devices.len())?;
             (devices, ranks)
         }
     };
     let on = |(device, rank): (&String, Launched)| {
-        let mut args = args.clone();
-        let RunArgs { device: own, threads, .. } = run(&mut args);
-        own.clone_from(device);
+        let mut run = RunArgs { device: device.clone(), ..run.clone() };
         if devices.len() > 1 && device == "cpu" {
-            threads.get_or_insert((Cpu::available_threads() / devices.len()).max(1));
+            run.threads.get_or_insert((Cpu::available_threads() / devices.len()).max(1));
         }
         let group = rank.join()?;
-        let result = body(&args, &group);
+        let result = body(&run, &group);
         group.finish(match &result {
             Err(error) if !error.is_stop() => Err(error),
             _ => Ok(()),

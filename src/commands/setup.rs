@@ -8,13 +8,13 @@ use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
 use crate::report::{Header, NetReport, Subject};
 use crate::{Console, Error, progress};
 use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
-use memory::{MemoryReport, Schedule, policy::MemoryPolicy};
+use memory::{ArenaLayout, MemoryReport, Outline, Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
 use tensor::Device;
 use trainer::host::{self, check_memory};
 use trainer::planning::{self, PlanRecord, ScheduleRecord, Verified};
 use trainer::spec::{NetSpec, Phase};
-use trainer::{Group, Net, NetRun, PlanOrigin, group::Launched, layers::BuildOptions, net::RunLayout};
+use trainer::{Group, Net, NetRun, PlanOrigin, group::Launched, layers::BuildOptions};
 
 /// Nets that are built and wait for their plans: the one way from there to a run.
 pub(super) struct Session {
@@ -23,8 +23,6 @@ pub(super) struct Session {
     pub(super) options: PlanOptions,
     /// What the command line says of that, of memory and of verifying.
     pub(super) planning: PlanningArgs,
-    /// Whether parameters are updated, which takes room for their history.
-    pub(super) updates: bool,
     pub(super) origin: Origin,
     /// The ranks that this run is one of.
     pub(super) group: Group,
@@ -60,8 +58,6 @@ pub(super) struct Request<'a> {
     pub(super) planning: &'a PlanningArgs,
     pub(super) run: &'a RunArgs,
     pub(super) seed: u64,
-    /// Defaults that were chosen, one sentence each, for the header.
-    pub(super) notes: &'a [String],
     pub(super) group: Group,
 }
 
@@ -69,7 +65,7 @@ impl<'a> Request<'a> {
     /// The net alone, with its own mini-batch.
     pub(super) fn new(command: &'static str, planning: &'a PlanningArgs, run: &'a RunArgs) -> Self {
         let (seed, group) = (DEFAULT_SEED, Group::default());
-        Self { command, batch: None, planning, run, seed, notes: &[], group }
+        Self { command, batch: None, planning, run, seed, group }
     }
 }
 
@@ -80,8 +76,8 @@ impl Session {
         mut spec: NetSpec,
         console: &mut Console,
     ) -> Result<(Self, Header), Error> {
-        let updates = spec.state.phase == Phase::Train;
-        let is_useless = !updates && request.planning.memory_policy.is_some();
+        let is_training = spec.state.phase == Phase::Train;
+        let is_useless = !is_training && request.planning.memory_policy.is_some();
         let untrained = "a net that is not trained: its feature maps wait for no backward pass";
         refuse([(is_useless, "--memory-policy")], untrained)?;
         let at_start = host::resident();
@@ -90,24 +86,24 @@ impl Session {
             true => Origin::device(request.run, &request.planning.measuring)?,
             false => Origin::any(request.run, request.planning)?,
         };
-        if let Some(Batch::Samples(samples)) = request.batch {
+        let (batch, mut notes) = request.run.batch(request.batch, origin.on_gpu());
+        if let Some(Batch::Samples(samples)) = batch {
             spec.set_mini_batch(samples);
         }
         let (args, ranks) = ((request.run, request.planning), (&request.group, None));
-        let layout = origin.settle_layout(args, &spec, ranks, console)?;
-        let is_sought = request.batch == Some(Batch::Largest);
+        notes.extend(origin.settle_layout(args, &spec, ranks)?);
+        let is_sought = batch == Some(Batch::Largest);
         let batches = is_sought.then(|| batches(request, &spec, &mut origin)).transpose()?;
         batches.iter().for_each(|report| spec.set_mini_batch(report.largest));
         let options = request.planning.options(origin.on_gpu(), None)?;
         let synthetic = synthetic(request.run.synthetic, &spec)?.or((!is_run).then_some(STAND_IN));
         let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
-        let mut net = Net::new(&spec, &build, updates)?;
-        let chosen = [layout, ranks_note(request.group.share(), &net)].into_iter().flatten();
-        let notes = request.notes.iter().cloned().chain(chosen).collect();
+        let mut net = Net::new(&spec, &build, is_training)?;
+        notes.extend(ranks_note(request.group.share(), &net));
         let subject = Subject::Net(Box::new(NetReport::new(&spec, &mut net, synthetic)));
         let header = origin.header(request.command, subject, [warn(console, &spec.warnings), notes]);
         let (planning, group, nets) = (request.planning.clone(), request.group.clone(), vec![net]);
-        let session = Self { at_start, options, planning, updates, origin, group, batches, nets };
+        let session = Self { at_start, options, planning, origin, group, batches, nets };
         session.check_memory()?;
         console.text(&header)?;
         session.batches.iter().try_for_each(|report| console.text(format!("\n{report}\n")))?;
@@ -120,7 +116,7 @@ impl Session {
         if self.origin.recorded.is_some() || self.planning.device_memory.is_some() {
             return Ok(());
         }
-        self.check_for(&RunLayout::new(&self.nets.iter().collect::<Vec<_>>(), self.updates).report)
+        self.check_for(&ArenaLayout::plain(&self.outlines()).report)
     }
 
     /// Refuses a run for which there is no memory; rank 0 counts all replicas of its process.
@@ -142,10 +138,15 @@ impl Session {
         self.nets.iter_mut().map(|net| in_math(net.kernels(), math)).collect()
     }
 
+    /// What the memory of every net depends on: where parameters are updated, their history takes some, too.
+    fn outlines(&self) -> Vec<Outline> {
+        let updates = self.nets[0].is_training();
+        self.nets.iter().map(|net| net.outline(updates)).collect()
+    }
+
     /// What the budget, if there is one, leaves to the kernels of every net.
     fn budgets<'k>(&self, kernels: &'k [Vec<Kernel>]) -> Option<Vec<Budget<'k>>> {
-        let bytes = self.planning.device_memory?;
-        let outlines: Vec<_> = self.nets.iter().map(|net| net.outline(self.updates)).collect();
+        let (bytes, outlines) = (self.planning.device_memory?, self.outlines());
         let budget = |(net, kernels): (usize, &'k Vec<Kernel>)| Budget::new(bytes, &outlines, net, kernels);
         Some(kernels.iter().enumerate().map(budget).collect())
     }
@@ -160,7 +161,6 @@ impl Session {
 
     /// The plans of `record` that are good for the nets, and what that means for the first.
     pub(super) fn recorded(&mut self, record: &PlanRecord) -> (Recorded, PlanOrigin) {
-        let outlines: Vec<_> = self.nets.iter().map(|net| net.outline(self.updates)).collect();
         let schedules = match &record.schedules {
             Some(ScheduleRecord { policy, budget, .. })
                 if self.planning.device_memory != Some(*budget)
@@ -168,7 +168,7 @@ impl Session {
             {
                 Err(format!("it was made with --memory-policy {policy} for {budget} of device memory"))
             }
-            Some(schedules) => schedules.schedules(&outlines).map(|_| Some(schedules.clone())),
+            Some(schedules) => schedules.schedules(&self.outlines()).map(|_| Some(schedules.clone())),
             None if self.planning.memory_policy.is_some_and(|policy| policy != MemoryPolicy::Keep) => {
                 Err("it keeps everything on the device".to_owned())
             }
@@ -241,8 +241,9 @@ impl Session {
                 (Some(plan), ..) => (plan, known),
                 (None, None, _) => (self.origin.plan(kernels, None, &self.options)?, None),
                 (None, Some(_), Some(goal)) => {
-                    let (nets, how) = ((&mut self.nets, net), (&self.options, self.updates));
-                    let (plan, actions, of_net) = goal.plan(&mut self.origin, nets, kernels, how)?;
+                    let nets = (&mut self.nets, net);
+                    let (plan, actions, of_net) =
+                        goal.plan(&mut self.origin, nets, kernels, &self.options)?;
                     planned.schedule = planned.schedule.or(Some(of_net).filter(|_| net == 0));
                     (plan, Some(actions))
                 }
@@ -253,7 +254,7 @@ impl Session {
                 }
             };
             planned.plans.push(plan);
-            let plain = || Schedule::plain(&self.nets[net].outline(self.updates)).actions;
+            let plain = || Schedule::plain(&self.outlines()[net]).actions;
             actions.push(of_plan.unwrap_or_else(plain));
         }
         planned.schedules = goal.map(|Goal { policy, budget }| ScheduleRecord { policy, budget, actions });
@@ -286,7 +287,8 @@ impl Session {
         if self.planning.verify {
             verify(device, plans, console)?;
         }
-        let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), self.updates)?;
+        let updates = self.nets[0].is_training();
+        let run = NetRun::lay_out(std::mem::take(&mut self.nets), plans.clone(), updates)?;
         let mut run = run.in_group(self.group.clone());
         if let Some(schedules) = schedules {
             run = run.scheduled(schedules.clone())?;
@@ -355,12 +357,8 @@ fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result
         Phase::Test => MemoryPolicy::Keep,
     };
     let synthetic = synthetic(request.run.synthetic, spec)?.or(Some(STAND_IN));
-    let search = BatchSearch {
-        spec: spec.clone(),
-        build: BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic },
-        goal: Goal { policy, budget },
-    };
-    let largest = search.largest(origin)?;
+    let build = BuildOptions { device: origin.device.clone(), seed: request.seed, synthetic };
+    let search = BatchSearch { spec: spec.clone(), build, goal: Goal { policy, budget } };
     let options = request.planning.options(origin.on_gpu(), None)?;
-    search.report(origin, &PlanOptions { limit: budget, ..options }, largest)
+    search.report(origin, &PlanOptions { limit: budget, ..options })
 }

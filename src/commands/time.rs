@@ -3,7 +3,7 @@
 use super::draw::{check, plot, write_trace};
 use super::setup::{Recorded, Request, Session, announce};
 use super::{inputs::net_spec, ranks::on_each};
-use crate::args::TimeArgs;
+use crate::args::{RunArgs, TimeArgs};
 use crate::report::{Header, TimeRun};
 use crate::{Console, Error, progress};
 use figures::{ActionSpan, BatchReport, Comparison, PlanReport, ProfilingReport};
@@ -25,16 +25,16 @@ struct Report {
 }
 
 /// Times a net layer by layer under a plan; with `--compare` undivided first.
-pub(crate) fn time(args: &TimeArgs, notes: &[String]) -> Result<(), Error> {
-    on_each(args, |args| &mut args.run, |args, group| time_rank(args, notes, group))
+pub(super) fn time(args: &TimeArgs) -> Result<(), Error> {
+    on_each(&args.run, |run, group| time_rank(args, run, group))
 }
 
-fn time_rank(args: &TimeArgs, notes: &[String], group: &Group) -> Result<(), Error> {
-    let mut console = Console::of_rank(group.leads(), args.run.json);
-    let TimeArgs { net, planning, run, seed, .. } = args;
+fn time_rank(args: &TimeArgs, run: &RunArgs, group: &Group) -> Result<(), Error> {
+    let mut console = Console::of_rank(group.leads(), run.json);
+    let TimeArgs { net, planning, seed, .. } = args;
     check(args.trace.iter().chain(&args.plot))?;
-    let request = Request { seed: *seed, notes, ..Request::new("time", planning, run) };
-    let request = Request { batch: net.batch, group: group.clone(), ..request };
+    let (batch, seed) = (net.batch, *seed);
+    let request = Request { batch, seed, group: group.clone(), ..Request::new("time", planning, run) };
     let spec = NetSpec { share: group.share(), ..net_spec(net)? };
     let chosen = planning.options(false, None)?.batch_size_policy;
     refuse_if!(

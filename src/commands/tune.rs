@@ -71,8 +71,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
     refuse_if!(rate * convexity > 1.0, "--convexity {convexity} allows no rate as large as --base-lr {rate}");
     let options = planning.options(origin.on_gpu(), None)?;
     let mut console = Console::new(run.json);
-    let ranks = (&Group::default(), None);
-    origin.settle_layout((run, planning), &spec, ranks, &console)?;
+    origin.settle_layout((run, planning), &spec, (&Group::default(), None))?;
     let synthetic = synthetic(run.synthetic, &spec)?.or(Some(STAND_IN));
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
     let goal = Goal { policy: MemoryPolicy::Accudnn, budget };

@@ -56,14 +56,6 @@ impl<'a> RecordedDevice<'a> {
         let (wanted, there) = (wanted.join(" or "), Vec::from_iter(there).join(", "));
         Err(usage!("there are measurements of {there} only in {from}, and none of {wanted}"))
     }
-
-    /// Whether it is a GPU. What cannot be read is refused when it is planned with.
-    pub(crate) fn is_gpu(self) -> bool {
-        match self {
-            Self::File(file) => read_table(file).ok().is_none_or(|table| is_of_gpu(&table)),
-            Self::Shipped(_) => true,
-        }
-    }
 }
 
 /// What feature maps are, for people: `TF32 in NHWC`. In BF16 there is no choice of arithmetic.
@@ -80,9 +72,4 @@ pub(crate) fn read_table(file: &Path) -> Result<CostTable, Error> {
         return Err(refused(format!("it is larger than {MOST_TABLE}, which no cost table is")));
     }
     CostTable::from_json_lines(&String::from_utf8_lossy(&bytes)).map_err(|error| refused(error.to_string()))
-}
-
-/// Whether `table` was measured on a GPU: only a CPU's header tells its threads.
-pub(crate) fn is_of_gpu(table: &CostTable) -> bool {
-    table.device.threads.is_empty()
 }

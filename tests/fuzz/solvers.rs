@@ -86,7 +86,7 @@ pub(crate) fn prepare(
         largest_workspace: Bytes::mib(1),
         every_algorithm: false,
     };
-    let (training, mut nets) = Training::build(spec, build, None)?;
+    let (training, mut nets) = Training::build(spec, build)?;
     let recorded = recorded.map(|record| record.plans(&mut nets, |_| options.clone()).0).unwrap_or_default();
     let mut recorded = recorded.into_iter();
     let mut planning = Planning::new(&build.device, profile);

@@ -47,7 +47,7 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
     let profile = ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::on(&device) };
     let mut planning = Planning::new(&device, profile);
     let build = BuildOptions { device, seed: 1, synthetic: None };
-    let (training, mut nets) = Training::build(spec, &build, None).unwrap();
+    let (training, mut nets) = Training::build(spec, &build).unwrap();
     let mut plans = Vec::new();
     for net in &mut nets {
         let kernels = net.kernels();

@@ -6,9 +6,10 @@ mod progress;
 mod tensorboard;
 
 use super::ranks::on_each;
+use crate::args::{RunArgs, TrainArgs};
 use crate::report::{StepLine, TestLines, TrainReport, TrainSummary};
 use crate::stop::{exit_code, stop};
-use crate::{Console, Error, args::TrainArgs, console::complain};
+use crate::{Console, Error, console::complain};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
@@ -44,16 +45,15 @@ struct Training<'a> {
 /// iteration, or between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However
 /// it ends before its time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the
 /// weights are no numbers any more, or writing is what failed.
-pub(crate) fn train(args: &TrainArgs, notes: &[String]) -> Result<(), Error> {
-    on_each(args, |args| &mut args.run, |args, group| train_rank(args, notes, group))
+pub(super) fn train(args: &TrainArgs) -> Result<(), Error> {
+    on_each(&args.run, |run, group| train_rank(args, run, group))
 }
 
-fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), Error> {
-    let at_start = host::resident();
-    let mut console = Console::of_rank(group.leads(), args.run.json);
+fn train_rank(args: &TrainArgs, run: &RunArgs, group: &Group) -> Result<(), Error> {
+    let mut console = Console::of_rank(group.leads(), run.json);
     let stop = stop()?;
     if !group.leads() {
-        let mut solver = match prepare(args, notes, at_start, group, &mut console) {
+        let mut solver = match prepare(args, run, group, &mut console) {
             // It was stopped while it measured, in good order.
             Err(Error::Rank(_)) if group.has_ended() => return Ok(()),
             prepared => prepared?.solver,
@@ -63,7 +63,7 @@ fn train_rank(args: &TrainArgs, notes: &[String], group: &Group) -> Result<(), E
         return Ok(solver.follow()?);
     }
     let nothing = |error: Error| error.of_training("nothing was trained");
-    let prepared = prepare(args, notes, at_start, group, &mut console).map_err(nothing)?;
+    let prepared = prepare(args, run, group, &mut console).map_err(nothing)?;
     let Prepared { solver, report, place, snapshot } = prepared;
     let (first, spec) = (solver.iteration(), solver.spec());
     let metrics = Metrics::open(args, (&report, &solver), snapshot.as_deref()).map_err(nothing)?;

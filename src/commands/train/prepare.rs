@@ -1,18 +1,17 @@
 //! From the command line to a training that is ready to begin.
 
 use super::metrics::Metrics;
-use crate::args::{DEFAULT_SEED, TrainArgs, required};
+use crate::args::{DEFAULT_SEED, RunArgs, TrainArgs, required};
 use crate::commands::inputs::{ranks_note, refuse, synthetic, warn};
 use crate::commands::setup::{Planned, Session, announce};
 use crate::report::{DataReport, NetReport, Subject, TrainReport};
 use crate::{Console, Error, commands::origin::Origin, models::load_solver};
 use files::{digest::fnv1a, read_regular};
-use planner::Bytes;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trainer::snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest};
-use trainer::spec::{NetSpec, SolverSpec};
-use trainer::{Group, Net, Solver, Training, layers::BuildOptions, planning::PlanRecord};
+use trainer::spec::{NetSource, NetSpec, SolverSpec};
+use trainer::{Group, Net, Solver, Training, host, layers::BuildOptions, planning::PlanRecord};
 
 /// A training that is ready to begin, and what was said of it.
 pub(super) struct Prepared {
@@ -27,12 +26,12 @@ pub(super) struct Prepared {
 /// Reads the solver, makes sure of the place for its snapshots, builds its nets, prints the header, plans and begins.
 pub(super) fn prepare(
     args: &TrainArgs,
-    notes: &[String],
-    at_start: Option<Bytes>,
+    run: &RunArgs,
     group: &Group,
     console: &mut Console,
 ) -> Result<Prepared, Error> {
-    let mut origin = Origin::device(&args.run, &args.planning.measuring)?;
+    let at_start = host::resident();
+    let mut origin = Origin::device(run, &args.planning.measuring)?;
     let mut spec = solver_spec(args)?;
     spec.share = group.share();
     let (snapshot, damaged) = group.from_leader(|| {
@@ -47,7 +46,10 @@ pub(super) fn prepare(
     let resumed = snapshot.as_deref().map(resumed).transpose()?;
     let recorded_seed = resumed.as_ref().map(|(state, _)| state.random_seed);
     spec.random_seed = args.seed.or(recorded_seed).or(spec.random_seed);
-    let net = spec.train_net.load()?.for_state(&spec.train_state);
+    let mut net = spec.train_net.load()?.for_state(&spec.train_state);
+    let (batch, mut notes) = run.batch(args.batch, origin.on_gpu());
+    batch.into_iter().for_each(|samples| net.set_mini_batch(samples));
+    spec.train_net = NetSource::Inline(Box::new(net.clone()));
     // What is wrong with them should not come out after measuring.
     let files = if args.weights.is_empty() { spec.weights.clone() } else { args.weights.clone() };
     let is_wanted = !files.is_empty() && snapshot.is_none();
@@ -63,7 +65,6 @@ pub(super) fn prepare(
     let recorded = resumed.as_ref().and_then(|(_, plans)| plans.as_ref());
     let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
     let options = args.planning.options(origin.on_gpu(), before)?;
-    let mut notes = notes.to_vec();
     if args.resume && snapshot.is_none() {
         let prefix = spec.snapshot.prefix.display();
         notes.push(format!("there is no snapshot {prefix}_iter_N to resume from: this training begins"));
@@ -71,18 +72,16 @@ pub(super) fn prepare(
     let first = resumed.as_ref().map_or(0, |(state, _)| state.iteration);
     notes.extend(snapshot.iter().map(|path| format!("resumes from {} at iteration {first}", path.display())));
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
-    let mut sized = net.clone();
-    args.batch.into_iter().for_each(|samples| sized.set_mini_batch(samples));
     let ranks = (group, recorded.and_then(|record| record.plans.first()));
-    notes.extend(origin.settle_layout((&args.run, &args.planning), &sized, ranks, console)?);
+    notes.extend(origin.settle_layout((run, &args.planning), &net, ranks)?);
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
     // The tests alone may read a data set.
-    let of_test = || tests.iter().find_map(|test| synthetic(args.run.synthetic, test).ok());
-    let synthetic = synthetic(args.run.synthetic, &net).or_else(|refused| of_test().ok_or(refused))?;
+    let of_test = || tests.iter().find_map(|test| synthetic(run.synthetic, test).ok());
+    let synthetic = synthetic(run.synthetic, &net).or_else(|refused| of_test().ok_or(refused))?;
     let seed = group.from_leader(|| Ok::<_, Error>(spec.random_seed.unwrap_or_else(seed)))?;
     let build = BuildOptions { device: origin.device.clone(), seed, synthetic };
-    let (training, nets) = Training::build(spec, &build, args.batch)?;
+    let (training, nets) = Training::build(spec, &build)?;
     if let (Some((state, _)), Some(path)) = (&resumed, &snapshot) {
         training.check(&nets[0], path, state)?;
     }
@@ -106,8 +105,7 @@ pub(super) fn prepare(
         )));
     }
     let (planning, ranks) = (args.planning.clone(), group.clone());
-    let mut session =
-        Session { at_start, options, planning, updates: true, origin, group: ranks, batches: None, nets };
+    let mut session = Session { at_start, options, planning, origin, group: ranks, batches: None, nets };
     session.check_memory()?;
     let (recorded, plan_origin) = recorded.map(|record| session.recorded(record)).unwrap_or_default();
     let nets = &mut session.nets;
@@ -132,13 +130,13 @@ pub(super) fn prepare(
     copied.iter().try_for_each(|copied| console.text(copied))?;
     session.profile(&recorded.plans, console)?;
     let planned = session.plan(recorded)?;
-    let (run, mut memory) = session.lay_out(&planned, console)?;
+    let (laid_out, mut memory) = session.lay_out(&planned, console)?;
     if snapshot.is_some() {
         memory = memory.restoring();
     }
     let plan = announce(&planned, &memory, console)?;
     let Planned { budget, schedule, .. } = planned;
-    let mut solver = training.start(run)?;
+    let mut solver = training.start(laid_out)?;
     if let Some(weights) = &weights {
         solver.load_weights(weights)?;
     }

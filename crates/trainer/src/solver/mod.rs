@@ -14,7 +14,7 @@ mod watch;
 use crate::group::{RankError, Share};
 use crate::planning::{self, PlanRecord};
 use crate::run::{Execution, MiniBatch, NetRun, Update};
-use crate::spec::{NetSource, NetSpec, NetState, SolverSpec};
+use crate::spec::{NetSpec, SolverSpec};
 use crate::{error::NetError, layers::BuildOptions, net::Net, stop::Stop};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -62,21 +62,17 @@ pub struct StepReport {
 }
 
 impl Training {
-    /// Builds the net that is trained, with `mini_batch` samples instead of the file's, and after it those that test.
-    /// The seed of `options` is that of a file that gives none. Of several ranks each trains on its share, and the
-    /// first tests. With `epochs` the training is as long as so many passes over the data take.
+    /// Builds the net that is trained, and after it those that test. The seed of `options` is that of a file that gives
+    /// none. Of several ranks each trains on its share, and the first tests. With `epochs` the training is as long as so
+    /// many passes over the data take.
     ///
     /// # Errors
     /// Files and nets that do not fit.
-    pub fn build(
-        mut spec: SolverSpec,
-        options: &BuildOptions,
-        mini_batch: Option<usize>,
-    ) -> Result<(Self, Vec<Net>), NetError> {
+    pub fn build(mut spec: SolverSpec, options: &BuildOptions) -> Result<(Self, Vec<Net>), NetError> {
         let seed = spec.random_seed.unwrap_or(options.seed);
         let options = BuildOptions { seed, ..options.clone() };
-        let train_spec =
-            NetSpec { share: spec.share, ..net_spec(&spec.train_net, &spec.train_state, mini_batch)? };
+        let train_spec = spec.train_net.load()?.for_state(&spec.train_state);
+        let train_spec = NetSpec { share: spec.share, ..train_spec };
         let mut nets = vec![Net::new(&train_spec, &options, true)?];
         nets[0].method = spec.method;
         nets[0].keeps_gradients |= spec.iter_size > 1 || spec.clip_gradients.is_some();
@@ -84,7 +80,7 @@ impl Training {
             spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size * spec.share.ranks);
         }
         for test in &spec.tests {
-            let mut net = Net::new(&net_spec(&test.net, &test.state, None)?, &options, false)?;
+            let mut net = Net::new(&test.net.load()?.for_state(&test.state), &options, false)?;
             net.name_as(&nets[0]);
             nets.push(net);
         }
@@ -130,14 +126,6 @@ fn check_shared(nets: &[Net]) -> Result<(), NetError> {
         }
     }
     Ok(())
-}
-
-fn net_spec(source: &NetSource, state: &NetState, mini_batch: Option<usize>) -> Result<NetSpec, NetError> {
-    let mut spec = source.load()?.for_state(state);
-    if let Some(samples) = mini_batch {
-        spec.set_mini_batch(samples);
-    }
-    Ok(spec)
 }
 
 impl Solver {

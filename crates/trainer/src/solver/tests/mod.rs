@@ -124,7 +124,7 @@ impl Prepared {
 
 fn build(spec: SolverSpec, device: &Device) -> Result<(Training, Vec<Net>), NetError> {
     let options = BuildOptions { device: device.clone(), seed: 1, synthetic: None };
-    Training::build(spec, &options, None)
+    Training::build(spec, &options)
 }
 
 /// A training under what is measured to be fastest.
