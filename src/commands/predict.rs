@@ -70,7 +70,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
     let stop = stop()?;
     let _listening = stop.listen();
     let wanted = images.len().div_ceil(batch);
-    let (_, done) = running.test(0, wanted, &stop, |running, number, _| {
+    let (_, done) = running.test(&[(0, wanted)], &stop, |running, (_, number), _| {
         let scores = running.blob(0, &scores)?;
         // The last mini-batch is filled up with images that were there before.
         let of_images = scores.chunks_exact(scores.len() / batch).zip(&images[number * batch..]);

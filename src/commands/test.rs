@@ -61,7 +61,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let budget = planned.budget;
     let mut running = run.start(args.seed)?;
     running.load_weights(&weights)?;
-    let wanted = if rest > 0 { vec![mini_batches, 1] } else { vec![mini_batches] };
+    let wanted = [(0, mini_batches), (1, usize::from(rest > 0))];
     let (outputs, iterations, confusion) =
         mean_outputs(&mut running, &wanted, classified.as_ref(), &mut console)?;
     let confusion = confusion.map(|counted| Confusion { names, ..counted });
@@ -72,7 +72,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let report =
         Report { header, weights: copied, memory, plan, budget, iterations, loss, outputs, confusion };
     console.object(&report)?;
-    check_end(iterations, wanted.iter().sum())
+    check_end(iterations, mini_batches + usize::from(rest > 0))
 }
 
 /// An error that says how far it came, if a signal has stopped it before so many mini-batches were done.
@@ -129,47 +129,31 @@ fn classified(spec: &NetSpec) -> Result<[String; 2], Error> {
 /// mini-batches these are: all, unless it is stopped. Counts what each sample is taken for, if there are blobs for that.
 fn mean_outputs(
     running: &mut Execution,
-    wanted: &[usize],
+    wanted: &[(usize, usize)],
     classified: Option<&[String; 2]>,
     console: &mut Console,
 ) -> Result<(Vec<TestOutput>, usize, Option<Confusion>), Error> {
     let mut confusion = classified.map(|_| Confusion::default());
-    let bar = progress::bar(wanted.iter().sum::<usize>() as u64, "testing");
+    let bar = progress::bar(wanted.iter().map(|&(_, count)| count as u64).sum(), "testing");
     let stop = stop()?;
     let _listening = stop.listen();
-    let (mut means, mut done, mut samples) = (Vec::<TestOutput>::new(), 0, 0);
-    for (net, &wanted) in wanted.iter().enumerate() {
-        let mini_batch = running.nets()[net].mini_batch();
-        let (outputs, tested) = running.test(net, wanted, &stop, |running, number, outputs| {
-            if let (Some([scores, labels]), Some(confusion)) = (classified, &mut confusion) {
-                let (scores, labels) = (running.blob(net, scores)?, running.blob(net, labels)?);
-                if labels.len() != mini_batch {
-                    let parts =
-                        "--confusion counts images, and the labels of this net are of parts of images";
-                    return Err(Error::Refused(parts.to_owned()));
-                }
-                confusion.count(&scores, &labels);
+    let (means, done) = running.test(wanted, &stop, |running, (net, number), outputs| {
+        if let (Some([scores, labels]), Some(confusion)) = (classified, &mut confusion) {
+            let (scores, labels) = (running.blob(net, scores)?, running.blob(net, labels)?);
+            if labels.len() != running.nets()[net].mini_batch() {
+                let parts = "--confusion counts images, and the labels of this net are of parts of images";
+                return Err(Error::Refused(parts.to_owned()));
             }
-            for output in outputs {
-                for value in &output.values {
-                    let line = format!("Batch {}, {} = {}", done + number, output.name, six_digits(*value));
-                    bar.suspend(|| console.text(line))?;
-                }
+            confusion.count(&scores, &labels);
+        }
+        for output in outputs {
+            for value in &output.values {
+                let line = format!("Batch {number}, {} = {}", output.name, six_digits(*value));
+                bar.suspend(|| console.text(line))?;
             }
-            bar.inc(1);
-            Ok::<(), Error>(())
-        })?;
-        done += tested;
-        samples += tested * mini_batch;
-        if means.is_empty() {
-            means = outputs;
-            continue;
         }
-        // Each sample counts once: a mean over fewer weighs less.
-        let part = (tested * mini_batch) as f64 / samples as f64;
-        for (mean, output) in means.iter_mut().zip(outputs) {
-            mean.values.iter_mut().zip(output.values).for_each(|(mean, new)| *mean += (new - *mean) * part);
-        }
-    }
+        bar.inc(1);
+        Ok::<(), Error>(())
+    })?;
     Ok((means, done, confusion))
 }

@@ -40,7 +40,7 @@ impl Solver {
         mut observe: impl FnMut(usize),
     ) -> Result<Option<Vec<TestOutput>>, NetError> {
         let iterations = self.spec.tests[index].iterations;
-        let result = self.running.test(index + 1, iterations, stop, |_, number, _| {
+        let result = self.running.test(&[(index + 1, iterations)], stop, |_, (_, number), _| {
             observe(number);
             Ok::<_, NetError>(())
         });
@@ -55,34 +55,39 @@ impl Solver {
 }
 
 impl Execution {
-    /// Runs net number `net` forward on `iterations` mini-batches, or until `stop` is requested between them, and tells
-    /// `observe` the number and the outputs of each. Returns the mean of every output, and over how many mini-batches.
+    /// Runs the `wanted` nets, by their numbers, forward on so many mini-batches each, or until `stop` is requested
+    /// between them, and tells `observe` of each the net, how many were done before, and its outputs. Returns the mean
+    /// of every output over all samples, and over how many mini-batches.
     ///
     /// # Errors
     /// What a layer reports of its data, and what `observe` returns.
     pub fn test<E: From<NetError>>(
         &mut self,
-        net: usize,
-        iterations: usize,
+        wanted: &[(usize, usize)],
         stop: &Stop,
-        mut observe: impl FnMut(&Self, usize, &[TestOutput]) -> Result<(), E>,
+        mut observe: impl FnMut(&Self, (usize, usize), &[TestOutput]) -> Result<(), E>,
     ) -> Result<(Vec<TestOutput>, usize), E> {
-        let (mut sums, mut done): (Vec<TestOutput>, usize) = (Vec::new(), 0);
-        while done < iterations && !stop.is_requested() {
-            self.iterate(net, MiniBatch::new(done as u64))?;
+        let (mut sums, mut done, mut weights, mut first) = (Vec::<TestOutput>::new(), 0, 0.0, None);
+        let of_net = |&(net, iterations): &(usize, usize)| (0..iterations).map(move |number| (net, number));
+        for (net, number) in wanted.iter().flat_map(of_net).take_while(|_| !stop.is_requested()) {
+            self.iterate(net, MiniBatch::new(number as u64))?;
             let outputs = self.outputs(net)?;
-            observe(self, done, &outputs)?;
+            observe(self, (net, done), &outputs)?;
             done += 1;
+            // Each sample counts once: a mean over fewer weighs less.
+            let mini_batch = self.nets()[net].mini_batch() as f64;
+            let weight = mini_batch / *first.get_or_insert(mini_batch);
+            weights += weight;
             if sums.is_empty() {
                 sums = outputs;
                 continue;
             }
             for (sum, output) in sums.iter_mut().zip(outputs) {
-                sum.values.iter_mut().zip(output.values).for_each(|(sum, value)| *sum += value);
+                sum.values.iter_mut().zip(output.values).for_each(|(sum, value)| *sum += value * weight);
             }
         }
         let values = sums.iter_mut().flat_map(|sum| &mut sum.values);
-        values.for_each(|value| *value /= done as f64);
+        values.for_each(|value| *value /= weights);
         Ok((sums, done))
     }
 
