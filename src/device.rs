@@ -1,7 +1,7 @@
 //! The devices of this machine, as a user sees them.
 
 use crate::Error;
-use crate::tables::{RecordedDevice, Shipped};
+use crate::tables::{Shipped, is_recorded};
 use figures::counted;
 use serde::Serialize;
 use std::fmt;
@@ -36,7 +36,7 @@ pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
         let gpus = cuda::probe().map_err(|absent| usage!("--device all: {absent}"))?;
         return Ok((0..gpus.devices.len()).map(|ordinal| format!("cuda:{ordinal}")).collect());
     }
-    if !name.contains(',') || RecordedDevice::named(name).is_some() {
+    if !name.contains(',') || is_recorded(name) {
         return Ok(vec![name.to_owned()]);
     }
     // A number alone is that of another GPU.
@@ -87,7 +87,7 @@ fn ordinal(name: &str) -> Result<Option<usize>, Error> {
         )
     };
     refuse_if!(
-        RecordedDevice::named(name).is_some(),
+        is_recorded(name),
         "--device {name:?} is a table of measurements: `microbatch plan` and `figures` read it, nothing runs on it"
     );
     match name {

@@ -405,12 +405,12 @@ impl RunArgs {
         self.layout.iter().map(|&layout| Format { dtype: self.dtype, layout }).collect()
     }
 
-    /// The mini-batch: the `given` one, if there is one, else what is chosen for a CPU; and notes on what was chosen.
-    pub(crate) fn batch<B: From<usize>>(&self, given: Option<B>, on_gpu: bool) -> (Option<B>, Vec<String>) {
-        let chosen = self.cpu_batch.filter(|_| given.is_none() && !on_gpu);
+    /// The mini-batch that is chosen for a CPU, unless one is given; and notes on all that was chosen.
+    pub(crate) fn chosen(&self, is_given: bool, on_gpu: bool) -> (Option<usize>, Vec<String>) {
+        let chosen = self.cpu_batch.filter(|_| !is_given && !on_gpu);
         let default = "the default on a CPU (the paper's suits a GPU); --batch N overrides it";
         let note = chosen.map(|samples| format!("mini-batch {samples}, {default}"));
-        (given.or(chosen.map(B::from)), note.into_iter().chain(self.notes.iter().cloned()).collect())
+        (chosen, note.into_iter().chain(self.notes.iter().cloned()).collect())
     }
 }
 

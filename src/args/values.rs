@@ -14,15 +14,10 @@ pub enum Batch {
     Largest,
 }
 
-impl From<usize> for Batch {
-    fn from(samples: usize) -> Self {
-        Self::Samples(samples)
-    }
-}
-
 /// A mini-batch, or `max`.
 pub(super) fn batch(text: &str) -> Result<Batch, String> {
-    if text.eq_ignore_ascii_case("max") { Ok(Batch::Largest) } else { Ok(count::<1_000_000>(text)?.into()) }
+    let is_largest = text.eq_ignore_ascii_case("max");
+    if is_largest { Ok(Batch::Largest) } else { count::<1_000_000>(text).map(Batch::Samples) }
 }
 
 /// Reads a number that `holds`; `must` says what it has to be.

@@ -1,6 +1,6 @@
 //! `microbatch plan --list`: what was recorded of a device.
 
-use crate::tables::{RecordedDevice, Shipped, words};
+use crate::tables::{Shipped, is_recorded, read_recorded, words};
 use crate::{Console, Error, args::PlanArgs};
 use cudnn_layers::conv::format;
 use figures::{Recorded, Table};
@@ -9,10 +9,10 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
-    let names = Shipped::names();
-    let none = || usage!("--list lists what was recorded: it needs --device recorded:FILE or one of {names}");
-    let device = RecordedDevice::named(&args.run.device).ok_or_else(none)?;
-    let (table, file) = device.read(args.run.math, &args.run.formats())?;
+    let (device, names) = (&args.run.device, Shipped::names());
+    let needs = "it needs --device recorded:FILE or one of";
+    refuse_if!(!is_recorded(device), "--list lists what was recorded: {needs} {names}");
+    let (table, file) = read_recorded(device, args.run.math, &args.run.formats())?;
     let mut kernels: BTreeMap<&KernelId, Vec<&Measurement>> = BTreeMap::new();
     table.iter().for_each(|(id, _, rows)| kernels.entry(id).or_default().extend(rows));
     let mut lines = Table::new(["op", "shape", "feature maps", ">sizes", ">up to", ">algorithms"]);

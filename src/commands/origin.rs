@@ -3,7 +3,7 @@
 use super::inputs::{net_kernels, refuse};
 use crate::args::{MeasuringArgs, PlanningArgs, RunArgs};
 use crate::report::{Header, Subject, shown};
-use crate::tables::{RecordedDevice, words};
+use crate::tables::{is_recorded, read_recorded, words};
 use crate::{Console, Error, device::DeviceReport, progress, stop::stop};
 use cudnn_layers::conv::{ProfileOptions, format};
 use figures::{EstimateReport, ProfilingReport, Recorded};
@@ -49,7 +49,9 @@ impl Origin {
     /// The device or the recorded device that `run` names.
     pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self, Error> {
         let measuring = &planning.measuring;
-        let Some(named) = RecordedDevice::named(&run.device) else { return Self::device(run, measuring) };
+        if !is_recorded(&run.device) {
+            return Self::device(run, measuring);
+        }
         let options = [
             (run.threads.is_some(), "--threads"),
             (measuring.benchmark_devices.is_some(), "--benchmark-devices"),
@@ -60,7 +62,7 @@ impl Origin {
         ];
         refuse(options, &format!("--device {}", run.device))?;
         let formats = run.formats();
-        let (table, file) = named.read(run.math, &formats)?;
+        let (table, file) = read_recorded(&run.device, run.math, &formats)?;
         let recorded = Recorded { file: shown(Path::new(&file)), device: table.device.clone() };
         let mut device = Device::Cpu(Cpu::try_new(None)?);
         device.set_format(formats[0]);
@@ -238,9 +240,9 @@ mod tests {
             let Command::Plan(mut args) = command else { unreachable!("plan was asked for") };
             example.defaults(&mut args.net.model, &mut args.run);
             let origin = Origin::any(&args.run, &args.planning).unwrap();
-            let (batch, notes) = args.run.batch::<usize>(None, origin.on_gpu());
-            assert_eq!(args.run.batch(Some(5), origin.on_gpu()), (Some(5), Vec::new()));
-            (batch, notes.len())
+            assert_eq!(args.run.chosen(true, origin.on_gpu()), (None, Vec::new()));
+            let (mini_batch, notes) = args.run.chosen(false, origin.on_gpu());
+            (mini_batch, notes.len())
         };
         assert_eq!(chosen(&["cpu", "--no-database"]), (Some(16), 1));
         let tables = concat!(env!("CARGO_MANIFEST_DIR"), "/data/profiles/nvidia-h200/resnet18-128-");

@@ -86,7 +86,8 @@ impl Session {
             true => Origin::device(request.run, &request.planning.measuring)?,
             false => Origin::any(request.run, request.planning)?,
         };
-        let (batch, mut notes) = request.run.batch(request.batch, origin.on_gpu());
+        let (chosen, mut notes) = request.run.chosen(request.batch.is_some(), origin.on_gpu());
+        let batch = request.batch.or(chosen.map(Batch::Samples));
         if let Some(Batch::Samples(samples)) = batch {
             spec.set_mini_batch(samples);
         }

@@ -14,48 +14,36 @@ use trainer::data::open_unpacked;
 /// Largest cost table, unpacked: a hundred times the largest that was recorded.
 const MOST_TABLE: Bytes = Bytes::mib(256);
 
-/// A device that `--device` names and that is not here: its measurements are.
-#[derive(Clone, Copy)]
-pub(crate) enum RecordedDevice<'a> {
-    /// Those in a file.
-    File(&'a Path),
-    /// Those that are part of the command.
-    Shipped(&'static Shipped),
+/// Whether `--device` names a device that is not here: its measurements are, in a file or as part of the command.
+pub(crate) fn is_recorded(name: &str) -> bool {
+    name.starts_with("recorded:") || Shipped::find(name).is_some()
 }
 
-impl<'a> RecordedDevice<'a> {
-    /// The one that `--device` names, if it names one.
-    pub(crate) fn named(name: &'a str) -> Option<Self> {
-        let file = name.strip_prefix("recorded:").map(|file| Self::File(Path::new(file)));
-        file.or_else(|| Shipped::find(name).map(Self::Shipped))
+/// The measurements of such a device, of a shipped one those in this arithmetic and these formats, and where they stand.
+/// Refused if none are in these formats.
+pub(crate) fn read_recorded(
+    name: &str,
+    math: Math,
+    formats: &[Format],
+) -> Result<(CostTable, String), Error> {
+    let (table, from, there): (_, _, BTreeSet<String>) = if let Some(shipped) = Shipped::find(name) {
+        let there = shipped.tables.iter().map(|table| table.0.to_owned());
+        let from = format!("the tables of {} in this program", shipped.name);
+        (shipped.table(math, formats), from, there.collect())
+    } else {
+        let file = name.strip_prefix("recorded:").unwrap_or_default();
+        refuse_if!(file.is_empty(), "--device recorded: names no cost table; --device recorded:FILE does");
+        let table = read_table(Path::new(file))?;
+        let there = table.iter().map(|(id, ..)| words(id.math, format(id))).collect();
+        (table, file.to_owned(), there)
+    };
+    refuse_if!(there.is_empty(), "there are no measurements in {from}");
+    if table.iter().any(|(id, ..)| formats.contains(&format(id))) {
+        return Ok((table, from));
     }
-
-    /// Its measurements, of a shipped device those in this arithmetic and these formats, and where they stand. Refused if
-    /// none are in these formats.
-    pub(crate) fn read(self, math: Math, formats: &[Format]) -> Result<(CostTable, String), Error> {
-        let (table, from, there): (_, _, BTreeSet<String>) = match self {
-            Self::Shipped(shipped) => {
-                let there = shipped.tables.iter().map(|table| table.0.to_owned());
-                let from = format!("the tables of {} in this program", shipped.name);
-                (shipped.table(math, formats), from, there.collect())
-            }
-            Self::File(file) if file.as_os_str().is_empty() => {
-                return Err(usage!("--device recorded: names no cost table; --device recorded:FILE does"));
-            }
-            Self::File(file) => {
-                let table = read_table(file)?;
-                let there = table.iter().map(|(id, ..)| words(id.math, format(id))).collect();
-                (table, file.display().to_string(), there)
-            }
-        };
-        refuse_if!(there.is_empty(), "there are no measurements in {from}");
-        if table.iter().any(|(id, ..)| formats.contains(&format(id))) {
-            return Ok((table, from));
-        }
-        let wanted: Vec<String> = formats.iter().map(|&format| words(math, format)).collect();
-        let (wanted, there) = (wanted.join(" or "), Vec::from_iter(there).join(", "));
-        Err(usage!("there are measurements of {there} only in {from}, and none of {wanted}"))
-    }
+    let wanted: Vec<String> = formats.iter().map(|&format| words(math, format)).collect();
+    let (wanted, there) = (wanted.join(" or "), Vec::from_iter(there).join(", "));
+    Err(usage!("there are measurements of {there} only in {from}, and none of {wanted}"))
 }
 
 /// What feature maps are, for people: `TF32 in NHWC`. In BF16 there is no choice of arithmetic.

@@ -16,32 +16,29 @@ pub(crate) struct Shipped {
 }
 
 macro_rules! shipped {
-    ($name:literal: $($math:ident in $layout:ident: $($table:literal)*),*) => {
-        Shipped { name: $name, tables: &[
-            $($((concat!(stringify!($math), " in ", stringify!($layout)), shipped!($name $table))),*),*
-        ] }
-    };
-    ($name:literal $table:literal) => {
-        include_bytes!(concat!("../../data/profiles/nvidia-", $name, "/", $table, ".jsonl.gz"))
+    ($name:literal: $($words:literal: $($table:literal)*),*) => {
+        Shipped { name: $name, tables: &[$($((
+            $words, include_bytes!(concat!("../../data/profiles/nvidia-", $name, "/", $table, ".jsonl.gz"))
+        )),*),*] }
     };
 }
 
 #[rustfmt::skip]
 pub(crate) static SHIPPED: &[Shipped] = &[
     shipped!("h200":
-        FP32 in NCHW: "deepbench-256-powerOfTwo-fp32" "densenet40-256-powerOfTwo-fp32" "googlenet-128-powerOfTwo-fp32"
+        "FP32 in NCHW": "deepbench-256-powerOfTwo-fp32" "densenet40-256-powerOfTwo-fp32" "googlenet-128-powerOfTwo-fp32"
             "vgg16-64-powerOfTwo-fp32" "resnet50-256-powerOfTwo-fp32" "resnet50-32-all-fp32" "resnet18-128-all-fp32"
             "alexnet-256-all-fp32",
-        TF32 in NCHW: "deepbench-256-powerOfTwo-tf32" "densenet40-256-powerOfTwo-tf32" "googlenet-128-powerOfTwo-tf32"
+        "TF32 in NCHW": "deepbench-256-powerOfTwo-tf32" "densenet40-256-powerOfTwo-tf32" "googlenet-128-powerOfTwo-tf32"
             "vgg16-64-powerOfTwo-tf32" "resnet50-256-powerOfTwo-tf32" "resnet50-32-all-tf32"
             "resnet18-128-powerOfTwo-tf32" "alexnet-256-all-tf32",
-        TF32 in NHWC: "resnet50-256-powerOfTwo-tf32-nhwc" "resnet50-32-powerOfTwo-tf32-nhwc"
+        "TF32 in NHWC": "resnet50-256-powerOfTwo-tf32-nhwc" "resnet50-32-powerOfTwo-tf32-nhwc"
             "resnet18-128-powerOfTwo-tf32-nhwc" "alexnet-256-powerOfTwo-tf32-nhwc",
-        BF16 in NHWC: "resnet50-256-powerOfTwo-bf16-nhwc" "resnet50-32-powerOfTwo-bf16-nhwc"
+        "BF16 in NHWC": "resnet50-256-powerOfTwo-bf16-nhwc" "resnet50-32-powerOfTwo-bf16-nhwc"
             "resnet18-128-powerOfTwo-bf16-nhwc" "alexnet-256-powerOfTwo-bf16-nhwc"),
     shipped!("h100":
-        FP32 in NCHW: "resnet50-32-all-fp32" "resnet18-128-all-fp32" "alexnet-256-all-fp32",
-        TF32 in NCHW: "resnet50-32-all-tf32" "resnet18-128-powerOfTwo-tf32" "alexnet-256-powerOfTwo-tf32"),
+        "FP32 in NCHW": "resnet50-32-all-fp32" "resnet18-128-all-fp32" "alexnet-256-all-fp32",
+        "TF32 in NCHW": "resnet50-32-all-tf32" "resnet18-128-powerOfTwo-tf32" "alexnet-256-powerOfTwo-tf32"),
 ];
 
 impl Shipped {

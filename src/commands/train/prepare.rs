@@ -47,8 +47,8 @@ pub(super) fn prepare(
     let recorded_seed = resumed.as_ref().map(|(state, _)| state.random_seed);
     spec.random_seed = args.seed.or(recorded_seed).or(spec.random_seed);
     let mut net = spec.train_net.load()?.for_state(&spec.train_state);
-    let (batch, mut notes) = run.batch(args.batch, origin.on_gpu());
-    batch.into_iter().for_each(|samples| net.set_mini_batch(samples));
+    let (chosen, mut notes) = run.chosen(args.batch.is_some(), origin.on_gpu());
+    args.batch.or(chosen).into_iter().for_each(|samples| net.set_mini_batch(samples));
     spec.train_net = NetSource::Inline(Box::new(net.clone()));
     // What is wrong with them should not come out after measuring.
     let files = if args.weights.is_empty() { spec.weights.clone() } else { args.weights.clone() };
@@ -63,8 +63,8 @@ pub(super) fn prepare(
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
     let recorded = resumed.as_ref().and_then(|(_, plans)| plans.as_ref());
-    let before = recorded.and_then(|record| Some(&record.plans.first()?.options));
-    let options = args.planning.options(origin.on_gpu(), before)?;
+    let before = recorded.and_then(|record| record.plans.first());
+    let options = args.planning.options(origin.on_gpu(), before.map(|plan| &plan.options))?;
     if args.resume && snapshot.is_none() {
         let prefix = spec.snapshot.prefix.display();
         notes.push(format!("there is no snapshot {prefix}_iter_N to resume from: this training begins"));
@@ -72,8 +72,7 @@ pub(super) fn prepare(
     let first = resumed.as_ref().map_or(0, |(state, _)| state.iteration);
     notes.extend(snapshot.iter().map(|path| format!("resumes from {} at iteration {first}", path.display())));
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
-    let ranks = (group, recorded.and_then(|record| record.plans.first()));
-    notes.extend(origin.settle_layout((run, &args.planning), &net, ranks)?);
+    notes.extend(origin.settle_layout((run, &args.planning), &net, (group, before))?);
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
     // The tests alone may read a data set.
