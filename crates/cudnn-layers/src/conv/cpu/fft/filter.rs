@@ -1,9 +1,8 @@
-//! Filters to row spectra, and row spectra to gradients of filters.
+//! Filters to row spectra.
 
 use super::bins::{BIN, Bins, Work};
-use super::{image::row_values, tiling::Tiling, transform::real_fft};
+use super::{tiling::Tiling, transform::real_fft};
 use crate::conv::{ConvOp, cpu::planes::Signals};
-use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
 
 /// Terms in one task.
@@ -64,7 +63,7 @@ impl WithLanes for AnalyseFilter<'_> {
 }
 
 /// Where in the filter the taps of `term` and of the sixteen columns of number `column` lie.
-fn lanes_of_filter(tiling: &Tiling, group: usize, term: usize, column: usize) -> (usize, Signals) {
+pub(super) fn lanes_of_filter(tiling: &Tiling, group: usize, term: usize, column: usize) -> (usize, Signals) {
     let g = &tiling.geometry;
     let [c, k, taps] = [g.c / g.groups, g.k / g.groups, g.r * g.s];
     let count = (tiling.columns - column * LANES).min(LANES);
@@ -76,39 +75,6 @@ fn lanes_of_filter(tiling: &Tiling, group: usize, term: usize, column: usize) ->
         // Columns are input channels.
         ConvOp::BackwardData | ConvOp::BackwardFilter => {
             (((group * k + term) * c + column * LANES) * taps, Signals { count, stride: taps })
-        }
-    }
-}
-
-/// The task of transforming the gradient of the filters of one output channel back.
-pub(super) struct SynthesiseFilter<'a> {
-    pub(super) tiling: &'a Tiling,
-    pub(super) rows: &'a [f32],
-    pub(super) out: SharedMut<'a>,
-    pub(super) accumulate: Accumulate,
-    pub(super) index: usize,
-    pub(super) scratch: &'a mut [f32],
-}
-
-impl WithLanes for SynthesiseFilter<'_> {
-    #[inline(always)]
-    fn call<L: Lanes>(self, l: L) {
-        let (tiling, g) = (self.tiling, &self.tiling.geometry);
-        let (k, columns) = (g.k / g.groups, tiling.extents[2]);
-        let [s, taps] = [g.s, g.r * g.s];
-        let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
-        let gradient = self.scratch;
-        for column in 0..columns {
-            let spectra = tiling.result_tile(self.rows, self.index * columns + column);
-            for row in 0..g.r {
-                row_values(l, tiling, spectra, row, &mut work, &mut values);
-                let values = &values.0[tiling.first[1] * LANES..][..s * LANES];
-                gradient[row * s * LANES..][..s * LANES].copy_from_slice(values);
-            }
-            let (first, signals) = lanes_of_filter(tiling, self.index / k, self.index % k, column);
-            let mode = (tiling.scale(), self.accumulate);
-            // SAFETY: every task writes the filters of its own output channel.
-            unsafe { signals.scatter_pixels(l, gradient, &self.out, (first, taps), mode) };
         }
     }
 }

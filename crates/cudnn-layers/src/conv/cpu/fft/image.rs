@@ -1,8 +1,10 @@
-//! Tiles of images to spectra, and row spectra of results to images.
+//! Tiles of images to spectra, and row spectra to results.
 
 use super::bins::{BIN, Bins, Work};
+use super::filter::lanes_of_filter;
 use super::tiling::{Images, Tiling};
 use super::transform::{fft, real_fft, real_inverse, untangle};
+use crate::conv::ConvOp;
 use crate::conv::cpu::planes::{Signals, store};
 use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes, SharedMut, WithLanes};
@@ -99,7 +101,8 @@ fn transform_rows<L: Lanes>(
     }
 }
 
-/// The task of transforming the rows of all tiles of one block of channels of one sample back, into the result.
+/// The task of transforming the rows of some tiles of the result back: of all tiles of one block of channels of one
+/// sample, or of the gradients of all filters of one output channel.
 pub(super) struct Synthesise<'a> {
     pub(super) tiling: &'a Tiling,
     pub(super) rows: &'a [f32],
@@ -108,44 +111,44 @@ pub(super) struct Synthesise<'a> {
     pub(super) index: usize,
 }
 
-impl WithLanes for Synthesise<'_> {
-    #[inline(always)]
-    fn call<L: Lanes>(self, l: L) {
-        let (tiling, image) = (self.tiling, self.tiling.domain);
-        let groups = tiling.geometry.groups;
-        let ([sample, group, block], start, signals) = locate(self.index, groups, tiling.columns, image);
-        let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
-        let tiles = tiling.tiles_of_image();
-        for tile in 0..tiles {
-            let corner = tiling.corner(tile);
-            let row = group * tiling.extents[0] + sample * tiles + tile;
-            let spectra = tiling.result_tile(self.rows, row * tiling.extents[2] + block);
-            let end = (corner[1] + tiling.step[1]).min(image[1]);
-            for r in 0..tiling.step[0].min(image[0] - corner[0]) {
-                row_values(l, tiling, spectra, r, &mut work, &mut values);
-                let values = &values.0[tiling.first[1] * LANES..];
-                let first = start + (corner[0] + r) * image[1] + corner[1];
-                let mode = (tiling.scale(), self.accumulate);
-                // SAFETY: every task writes the channel planes of its own block.
-                unsafe { signals.scatter_pixels(l, values, &self.out, (first, end - corner[1]), mode) };
-            }
+impl Synthesise<'_> {
+    /// Tile `part` of the task: its number, where it begins in the result, the distance of rows there, and its extent.
+    fn place(&self, part: usize) -> (usize, (usize, Signals), usize, [usize; 2]) {
+        let (tiling, [rows, _, vectors]) = (self.tiling, self.tiling.extents);
+        if tiling.op == ConvOp::BackwardFilter {
+            let lanes = lanes_of_filter(tiling, self.index / rows, self.index % rows, part);
+            return (self.index * vectors + part, lanes, tiling.result[1], tiling.result);
         }
+        let (groups, image, corner) = (tiling.geometry.groups, tiling.domain, tiling.corner(part));
+        let ([sample, group, block], first, signals) = locate(self.index, groups, tiling.columns, image);
+        let row = group * rows + sample * tiling.tiles_of_image() + part;
+        let extent = [0, 1].map(|axis| tiling.step[axis].min(image[axis] - corner[axis]));
+        let first = first + corner[0] * image[1] + corner[1];
+        (row * vectors + block, (first, signals), image[1], extent)
     }
 }
 
-/// The values of row `r` of a tile of the result.
-#[inline(always)]
-pub(super) fn row_values<L: Lanes>(
-    l: L,
-    tiling: &Tiling,
-    spectra: &[f32],
-    r: usize,
-    work: &mut [Work; 2],
-    values: &mut Work,
-) {
-    let rows = tiling.result[0];
-    assert!(r < rows && spectra.len() >= tiling.half() * rows * BIN, "row {r} does not exist");
-    let from = Bins::at(spectra[r * BIN..].as_ptr().cast_mut(), rows * BIN);
-    // SAFETY: the assertion shows row `r` of the last column to be there, for reading.
-    unsafe { real_inverse(l, tiling.t, from, work, values) };
+impl WithLanes for Synthesise<'_> {
+    #[inline(always)]
+    fn call<L: Lanes>(self, l: L) {
+        let (tiling, rows) = (self.tiling, self.tiling.result[0]);
+        let (mut work, mut values) = ([Work::CLEARED; 2], Work::CLEARED);
+        let is_filter = tiling.op == ConvOp::BackwardFilter;
+        let parts = if is_filter { tiling.extents[2] } else { tiling.tiles_of_image() };
+        for part in 0..parts {
+            let (tile, (first, signals), stride, [height, width]) = self.place(part);
+            assert!(height <= rows, "the spectra have fewer rows");
+            // `[column][result row]` bins.
+            let spectra = &self.rows[tile * tiling.half() * rows * BIN..][..tiling.half() * rows * BIN];
+            for r in 0..height {
+                let from = Bins::at(spectra[r * BIN..].as_ptr().cast_mut(), rows * BIN);
+                // SAFETY: the assertion shows row `r` of the last column to be there, for reading.
+                unsafe { real_inverse(l, tiling.t, from, &mut work, &mut values) };
+                let values = &values.0[tiling.first[1] * LANES..];
+                let mode = (tiling.scale(), self.accumulate);
+                // SAFETY: every task writes the channel planes of its own block, or the filters of its own channel.
+                unsafe { signals.scatter_pixels(l, values, &self.out, (first + r * stride, width), mode) };
+            }
+        }
+    }
 }

@@ -29,7 +29,7 @@ mod transform;
 
 use super::{HostOut, Pass, split};
 use crate::conv::ConvOp;
-use filter::{AnalyseFilter, SynthesiseFilter};
+use filter::AnalyseFilter;
 use image::{Analyse, Synthesise};
 use multiply::Multiply;
 use tensor::cpu::{SharedMut, dispatch};
@@ -73,15 +73,11 @@ impl Pass for Tiling {
             dispatch(Multiply { tiling: self, left, right, result: products, index, scratch });
         });
         let (rows, out) = (&*result, SharedMut::new(out));
-        if self.op == ConvOp::BackwardFilter {
-            cpu.for_each_scratch(self.geometry.k, scratch, |index, scratch| {
-                dispatch(SynthesiseFilter { tiling: self, rows, out, accumulate, index, scratch });
-            });
-        } else {
-            cpu.for_each(self.blocks_of_all(self.extents[2]), |index| {
-                dispatch(Synthesise { tiling: self, rows, out, accumulate, index });
-            });
-        }
+        let tasks = match self.op {
+            ConvOp::BackwardFilter => self.geometry.k,
+            _ => self.blocks_of_all(self.extents[2]),
+        };
+        cpu.for_each(tasks, |index| dispatch(Synthesise { tiling: self, rows, out, accumulate, index }));
     }
 }
 

@@ -154,12 +154,6 @@ impl Tiling {
         }
     }
 
-    /// The row spectra of one tile, or filter, of the result: `[column][result row]` bins.
-    pub(super) fn result_tile<'a>(&self, spectra: &'a [f32], index: usize) -> &'a [f32] {
-        let len = self.half() * self.result[0] * BIN;
-        &spectra[index * len..][..len]
-    }
-
     /// Lengths of the spectra of the right operand, of the left operand, and the row spectra of the result, one after
     /// the other.
     pub(super) fn regions(&self) -> [usize; 3] {
