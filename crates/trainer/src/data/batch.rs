@@ -1,9 +1,9 @@
-//! Mini-batches put together from samples, and the memory that this is done in.
+//! Mini-batches put together from samples.
 
 use super::{Dataset, NetError, Phase, Sample, Transform, TransformScratch, order::Order};
 use crate::group::Share;
 use rayon::prelude::*;
-use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering};
+use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicBool, atomic::Ordering};
 
 /// How samples are put into mini-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// A new random order in every epoch, instead of the order of the data set (Caffe's `Data` layer).
     pub shuffle: bool,
-    /// Whether a background thread prepares the next mini-batch while the net computes, which takes a copy of each;
-    /// otherwise each is prepared when it is needed.
+    /// Whether threads prepare the next mini-batch while the net computes, which takes a copy of each; otherwise each is
+    /// prepared when it is needed.
     pub prefetch: bool,
     /// Of several ranks each reads its own mini-batch, the first that of the first samples.
     pub share: Share,
@@ -30,31 +30,17 @@ impl LoaderOptions {
     }
 }
 
-/// What mini-batches are made from; shared with the background thread.
+/// What mini-batches are made from; shared with the threads that prepare them.
 pub(super) struct BatchSource {
     pub(super) dataset: Arc<dyn Dataset>,
     pub(super) transform: Transform,
     pub(super) options: LoaderOptions,
-}
-
-/// A position, that of rank 0, and the memory reused from one mini-batch to the next.
-pub(super) struct Cursor {
-    pub(super) position: u64,
+    pub(super) order: Mutex<Order>,
     /// Nobody waits for a mini-batch any more.
-    pub(super) abandoned: Arc<AtomicBool>,
-    order: Order,
-    indices: Vec<usize>,
-    scratch: (Sample, TransformScratch),
+    pub(super) abandoned: AtomicBool,
 }
 
 impl BatchSource {
-    pub(super) fn cursor(&self, position: u64) -> Cursor {
-        let LoaderOptions { seed, shuffle, .. } = self.options;
-        let order = Order::new(self.dataset.facts().len, seed, shuffle);
-        let (abandoned, indices, scratch) = Default::default();
-        Cursor { position, abandoned, order, indices, scratch }
-    }
-
     pub(super) fn data_len(&self) -> usize {
         self.options.mini_batch * self.sample_len()
     }
@@ -68,21 +54,17 @@ impl BatchSource {
         self.data_len() + self.options.mini_batch
     }
 
-    /// Fills a mini-batch and moves the cursor behind those of all ranks. The first of several bad samples is reported.
-    pub(super) fn fill(
-        &self,
-        cursor: &mut Cursor,
-        data: &mut [f32],
-        labels: &mut [f32],
-    ) -> Result<(), NetError> {
-        let Cursor { position, abandoned, order, indices, scratch } = cursor;
-        let LoaderOptions { mini_batch, share, seed, .. } = self.options;
-        let first = *position + (share.rank * mini_batch) as u64;
-        indices.clear();
-        indices.extend((first..first + mini_batch as u64).map(|position| order.index(position)));
+    /// Fills this rank's mini-batch of those that begin at `position`. The first of several bad samples is reported.
+    pub(super) fn fill(&self, position: u64, data: &mut [f32], labels: &mut [f32]) -> Result<(), NetError> {
+        let LoaderOptions { mini_batch, share, seed, shuffle, .. } = self.options;
+        let first = position + (share.rank * mini_batch) as u64;
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let (len, shuffled_by) = (self.dataset.facts().len, shuffle.then_some(seed));
+        let index = |position| order.index(position, len, shuffled_by);
+        let indices: Vec<usize> = (first..first + mini_batch as u64).map(index).collect();
         let fill = |(sample, scratch): &mut (Sample, TransformScratch),
                     (n, ((out, label), &index)): Slot<'_>| {
-            if abandoned.load(Ordering::Relaxed) {
+            if self.abandoned.load(Ordering::Relaxed) {
                 return Err(NetError::Refused("the mini-batch is not wanted any more".to_owned()));
             }
             self.dataset.read_into(index, sample)?;
@@ -92,15 +74,14 @@ impl BatchSource {
             Ok(())
         };
         if self.dataset.facts().is_decoded {
-            let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
+            let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&indices).enumerate();
             let error = slots.map_init(Default::default, fill).find_map_first(Result::err);
-            error.map_or(Ok(()), Err)?;
+            error.map_or(Ok(()), Err)
         } else {
-            let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&*indices).enumerate();
-            slots.try_for_each(|slot| fill(scratch, slot))?;
+            let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&indices).enumerate();
+            let mut scratch = Default::default();
+            slots.try_for_each(|slot| fill(&mut scratch, slot))
         }
-        *position += self.options.stride();
-        Ok(())
     }
 }
 

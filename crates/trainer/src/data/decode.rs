@@ -1,6 +1,6 @@
 //! JPEG and PNG files to bytes (row, column, channel).
 
-use super::Sample;
+use super::{Sample, make_room};
 use files::read_regular;
 use std::{io::Cursor, path::Path};
 use zune_jpeg::{JpegDecoder, zune_core::bytestream::ZCursor, zune_core::options::DecoderOptions};
@@ -15,7 +15,7 @@ pub(super) fn decode_into(path: &Path, is_color: bool, sample: &mut Sample) -> R
     let len = channels.checked_mul(height).and_then(|len| len.checked_mul(width));
     match len {
         Some(0) => return Err("the image has no pixels".to_owned()),
-        Some(len @ ..=MOST_BYTES) => sample.make_room(len).map_err(|error| error.to_string())?,
+        Some(len @ ..=MOST_BYTES) => make_room(&mut sample.pixels, len).map_err(|error| error.to_string())?,
         _ => return Err(format!("the image of {width}x{height} pixels is too large")),
     }
     match file {

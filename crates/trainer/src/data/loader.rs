@@ -1,6 +1,6 @@
 //! Mini-batches, one after another, with the next ones prepared while the net computes.
 
-use super::batch::{BatchSource, Cursor, LoaderOptions};
+use super::batch::{BatchSource, LoaderOptions};
 use super::prefetch::{Worker, decoders};
 use super::{DataSummary, Dataset, NetError, Transform};
 use crate::spec::TransformParams;
@@ -15,8 +15,7 @@ pub struct Loader {
     source: Arc<BatchSource>,
     device: Device,
     worker: Option<Worker>,
-    /// Where the next mini-batch begins. Its memory is used when nothing is prepared ahead.
-    cursor: Cursor,
+    position: u64,
 }
 
 impl Loader {
@@ -46,9 +45,9 @@ impl Loader {
             let samples = format!("{mini_batch} samples of {channels}x{height}x{width}");
             return refused(format!("{samples} are more than any memory holds"));
         }
-        let source = Arc::new(BatchSource { dataset, transform, options });
-        let cursor = source.cursor(0);
-        Ok(Self { source, device: device.clone(), worker: None, cursor })
+        let (order, abandoned) = Default::default();
+        let source = Arc::new(BatchSource { dataset, transform, options, order, abandoned });
+        Ok(Self { source, device: device.clone(), worker: None, position: 0 })
     }
 
     /// How mini-batches are put together.
@@ -81,18 +80,18 @@ impl Loader {
 
     /// Samples handed out since the start (all epochs together): with the seed, all that a resumed run has to know.
     pub fn position(&self) -> u64 {
-        self.cursor.position
+        self.position
     }
 
     /// Continues at a position, as if that many samples had been handed out.
     pub fn set_position(&mut self, position: u64) {
         self.worker = None; // what it has prepared belongs elsewhere
-        self.cursor.position = position;
+        self.position = position;
     }
 
     /// Bytes of host memory: of data set, mini-batch prepared ahead, order of samples, and those read at a time.
     pub fn host_bytes(&self) -> u64 {
-        let BatchSource { dataset, transform, options } = &*self.source;
+        let BatchSource { dataset, transform, options, .. } = &*self.source;
         let facts = dataset.facts();
         let shuffled = if options.shuffle { facts.len * size_of::<u32>() } else { 0 };
         let order = shuffled + options.mini_batch * size_of::<usize>();
@@ -123,29 +122,25 @@ impl Loader {
     /// # Panics
     /// If the lengths of `data` and `labels` are not those of a mini-batch.
     pub fn upload(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), NetError> {
-        let mini_batch = self.source.options.mini_batch;
+        let Self { source, device, worker, position } = self;
+        let LoaderOptions { mini_batch, prefetch, .. } = source.options;
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));
-        assert_eq!(lens, (self.source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
-        if !self.source.options.prefetch {
-            return self.fill_now(data, labels);
+        assert_eq!(lens, (source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
+        let next = *position + source.options.stride();
+        if prefetch {
+            let mut ahead = worker.take().map_or_else(|| Worker::start(source, device, *position), Ok)?;
+            ahead.take(data, labels, next)?;
+            *worker = Some(ahead);
+        } else {
+            Staging::default().fill(device, data, |data| match labels {
+                Some(labels) => {
+                    Staging::default().fill(device, labels, |to| source.fill(*position, data, to))
+                }
+                // Of a layer without a top for labels.
+                None => source.fill(*position, data, &mut zeroed(mini_batch)?),
+            })?;
         }
-        let worker = match self.worker.take() {
-            Some(worker) => worker,
-            None => Worker::start(&self.source, &self.device, self.position())?,
-        };
-        // A worker ends with the error it hands over: it is kept for the next mini-batch only after success.
-        self.worker = Some(worker.take(data, labels)?);
-        self.cursor.position += self.source.options.stride();
+        *position = next;
         Ok(())
-    }
-
-    /// Without a thread or memory of its own.
-    fn fill_now(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), NetError> {
-        let Self { source, device, cursor, .. } = self;
-        Staging::default().fill(device, data, |data| match labels {
-            Some(labels) => Staging::default().fill(device, labels, |to| source.fill(cursor, data, to)),
-            // Of a layer without a top for labels.
-            None => source.fill(cursor, data, &mut zeroed(source.options.mini_batch)?),
-        })
     }
 }

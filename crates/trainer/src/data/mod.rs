@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | read | [`Dataset`]: [`ImageRecords`], [`ImageData`], [`Synthetic`] | one sample as bytes (row, column, channel) |
 //! | transform | [`Transform`] | resize, crop, mirror, (pixel - mean) * scale, as Caffe's `transform_param`, and what it lacks |
-//! | assemble | [`Loader`] | whole mini-batches, in order or shuffled, prepared ahead by a background thread |
+//! | assemble | [`Loader`] | whole mini-batches, in order or shuffled, prepared ahead by other threads |
 //!
 //! Everything random is a function of (seed, number of samples consumed so far): see [`Loader::position`]. A run that
 //! is resumed from a position therefore sees exactly the numbers that the uninterrupted run would have seen.
@@ -60,14 +60,12 @@ pub struct Sample {
 /// Largest label: labels travel as `f32`, as in Caffe, and up to 2^24 these are exact.
 const MOST_LABEL: u32 = 1 << 24;
 
-impl Sample {
-    /// Makes the pixels so many bytes, of any contents.
-    fn make_room(&mut self, bytes: usize) -> Result<(), MemoryError> {
-        let missing = bytes.saturating_sub(self.pixels.len());
-        self.pixels.try_reserve_exact(missing).map_err(|_| MemoryError::Host { bytes })?;
-        self.pixels.resize(bytes, 0);
-        Ok(())
-    }
+/// Makes `pixels` so many bytes, of any contents.
+fn make_room(pixels: &mut Vec<u8>, bytes: usize) -> Result<(), MemoryError> {
+    let missing = bytes.saturating_sub(pixels.len());
+    pixels.try_reserve_exact(missing).map_err(|_| MemoryError::Host { bytes })?;
+    pixels.resize(bytes, 0);
+    Ok(())
 }
 
 /// What a data layer reads, for its reader.

@@ -1,6 +1,6 @@
 //! Bilinear resizing of bytes by `fast_image_resize`, in integers: the result is the same on every processor.
 
-use super::decode::MOST_BYTES;
+use super::{decode::MOST_BYTES, make_room};
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{U8, U8x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
@@ -66,10 +66,7 @@ pub(super) fn resize(
 ) -> Result<(), String> {
     let Pixels { bytes, size, channels } = from;
     check(size, to, channels)?;
-    let len = to[0] * to[1] * channels;
-    into.clear();
-    into.try_reserve_exact(len).map_err(|_| tensor::MemoryError::Host { bytes: len }.to_string())?;
-    into.resize(len, 0);
+    make_room(into, to[0] * to[1] * channels).map_err(|error| error.to_string())?;
     let [left, top, width, height] =
         [region.left, region.top, region.size[1], region.size[0]].map(|place| place as f64);
     let options = ResizeOptions::new().resize_alg(sampling).crop(left, top, width, height).use_alpha(false);

@@ -1,6 +1,6 @@
 //! Images from a random number generator, for timing a net without its data.
 
-use super::{Dataset, DatasetFacts, MOST_LABEL, NetError, Sample};
+use super::{Dataset, DatasetFacts, MOST_LABEL, NetError, Sample, make_room};
 use rand::{Rng, RngExt};
 use std::sync::OnceLock;
 use tensor::rng;
@@ -50,7 +50,7 @@ impl Dataset for Synthetic {
     }
 
     fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
-        sample.make_room(self.facts.shape.iter().product())?;
+        make_room(&mut sample.pixels, self.facts.shape.iter().product())?;
         // Stream 0 made the labels.
         rng::stream(self.seed, index as u64 + 1).fill_bytes(&mut sample.pixels);
         sample.shape = self.facts.shape;
