@@ -45,15 +45,10 @@ impl Transform {
         if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
             return Err(NetError::Refused("an image cannot be resized or cropped to 0 pixels".to_owned()));
         }
-        let crop = params.crop_size.map(|side| [side; 2]);
         let mut params = params.clone();
         params.min_area = params.min_area.filter(|_| phase == Phase::Train);
-        let size = match (crop, params.min_area) {
-            // A part of any size is resized to that of the crop.
-            (Some(crop), Some(_)) => crop,
-            _ => resized(&params, [height, width]),
-        };
-        let [out_height, out_width] = crop.unwrap_or(size);
+        let size = resized(&params, [height, width]);
+        let [out_height, out_width] = params.crop_size.map_or(size, |side| [side; 2]);
         let out_shape = [channels, out_height, out_width];
         let stds = if params.std.is_empty() { &[1.0][..] } else { &params.std };
         let stds = per_channel("std_value", stds, channels)?;
@@ -77,10 +72,9 @@ impl Transform {
     /// Bytes that transforming images of `shape` takes beside the sample and the result.
     pub fn scratch_bytes(&self, [channels, height, width]: [usize; 3]) -> u64 {
         let bytes = |[height, width]: [usize; 2]| (channels as u64) * (height as u64) * (width as u64);
-        let out = self.out_size();
-        let to = if self.params.min_area.is_some() { out } else { resized(&self.params, [height, width]) };
+        let to = resized(&self.params, [height, width]);
         let resizing = if to == [height, width] { 0 } else { bytes(to) + bytes([to[0], width]) };
-        resizing + if self.changes_pixels() { 2 * bytes(out) } else { 0 }
+        resizing + if self.changes_pixels() { 2 * bytes(self.out_size()) } else { 0 }
     }
 
     /// Transforms a sample into `out` (channel, row, column). Random choices are made from the loader's `seed` and the
@@ -127,15 +121,13 @@ impl Transform {
     ) -> Result<Pixels<'a>, String> {
         let [channels, height, width] = sample.shape;
         let image = Pixels { bytes: &sample.pixels, size: [height, width], channels };
-        let (region, to) = match self.params.min_area {
-            Some(area) => (region(rng, image.size, area, self.params.max_aspect), self.out_size()),
-            None => (Region::whole(image.size), resized(&self.params, image.size)),
-        };
+        let TransformParams { resize, shorter_side, min_area, max_aspect, .. } = self.params;
+        let part = min_area.map(|area| region(rng, image.size, area, max_aspect));
+        let (region, to) = (part.unwrap_or(Region::whole(image.size)), resized(&self.params, image.size));
         if to == image.size && region == Region::whole(to) {
             return Ok(image);
         }
-        let TransformParams { resize, shorter_side, min_area, .. } = &self.params;
-        let is_ours = min_area.is_some() || resize.or(*shorter_side).is_some();
+        let is_ours = part.is_some() || resize.or(shorter_side).is_some();
         let sampling = if is_ours { AVERAGING } else { NEAREST2 };
         resize::resize(resizer, image, region, (to, sampling), into)?;
         Ok(Pixels { bytes: into, size: to, channels })
@@ -253,10 +245,10 @@ fn normalize_row<const C: usize>(row: &[u8], channel: usize, (mean, factor): (f3
     }
 }
 
-/// Height and width of an image of `size` when it has been resized.
+/// Height and width of an image of `size` when it has been resized: a random part of it to the size of the crop.
 fn resized(params: &TransformParams, size: [usize; 2]) -> [usize; 2] {
     let short = size[0].min(size[1]).max(1);
-    match (params.resize, params.shorter_side, params.new_size) {
+    match (params.min_area.and(params.crop_size).or(params.resize), params.shorter_side, params.new_size) {
         (Some(side), ..) => [side; 2],
         // As torchvision rounds.
         (_, Some(side), _) => size.map(|extent| side.saturating_mul(extent) / short),
