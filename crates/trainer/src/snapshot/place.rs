@@ -1,6 +1,6 @@
 //! Where the snapshots of a training go: tried before it starts, and kept for it alone.
 
-use super::{NetError, load_solver_state, load_weights, state_path, weights_path};
+use super::{NetError, load_solver_state, state_path, weights_path};
 use files::{Claimed, claim, remove_abandoned, try_writing};
 use std::path::{Path, PathBuf};
 use std::{collections::BTreeSet, fs};
@@ -133,9 +133,7 @@ pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), NetError>
 
 /// Whether a solver state and its weights are whole.
 fn check(path: &Path) -> Result<(), NetError> {
-    let (state, _) = load_solver_state(path)?;
-    let weights = load_weights(&path.with_file_name(&state.weights))?;
-    state.check(path, &state.parameters, (&state.solver_type, state.random_seed), Some(&weights))
+    load_solver_state(path)?.0.weights(path).map(drop)
 }
 
 /// The iteration of a snapshot whose file is called `name`, if that begins with `stem`.

@@ -1,6 +1,6 @@
 //! What a resumed run needs besides the weights.
 
-use super::{NamedTensor, NetError, Tensors, load_tensors, save_tensors};
+use super::{NamedTensor, NetError, Tensors, load_tensors, load_weights, save_tensors};
 use files::digest::fnv1a;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
@@ -41,32 +41,17 @@ pub struct SolverState {
 }
 
 impl SolverState {
-    /// Verifies that this state, read from `path`, goes with a net's parameters, a solver and its seed, and a file of
-    /// weights, if that is given. Layers draw from the seed they were built with: with another one, dropout and the
-    /// order of the data would differ.
+    /// Reads the weights that were saved with this state, which was read from `path`.
     ///
     /// # Errors
-    /// [`NetError::Refused`], naming what differs.
-    pub fn check(
-        &self,
-        path: &Path,
-        parameters: &str,
-        (solver_type, seed): (&str, u64),
-        weights: Option<&Tensors>,
-    ) -> Result<(), NetError> {
-        let other = weights.filter(|weights| weights.checksum() != self.weights_checksum);
-        let reason = if self.parameters != parameters {
-            format!("it is of the net {:?}, whose parameters differ from this net's", self.net)
-        } else if self.solver_type != solver_type {
-            format!("it is of a solver of type {}, not {solver_type}", self.solver_type)
-        } else if self.random_seed != seed {
-            format!("it was trained with the seed {}, but this run has {seed}", self.random_seed)
-        } else if let Some(weights) = other {
-            format!("{} holds other weights than were saved with it", weights.path().display())
-        } else {
-            return Ok(());
-        };
-        Err(NetError::refused(path, format!("cannot be resumed: {reason}")))
+    /// Those of [`load_weights`]; [`NetError::Refused`] for other weights.
+    pub fn weights(&self, path: &Path) -> Result<Tensors, NetError> {
+        let weights = load_weights(&path.with_file_name(&self.weights))?;
+        if weights.checksum() == self.weights_checksum {
+            return Ok(weights);
+        }
+        let other = format!("{} holds other weights than were saved with it", weights.path().display());
+        Err(NetError::refused(path, format!("cannot be resumed: {other}")))
     }
 }
 

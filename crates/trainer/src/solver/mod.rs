@@ -35,13 +35,11 @@ pub struct Training {
 
 /// A training under way.
 pub struct Solver {
-    spec: SolverSpec,
-    seed: u64,
+    training: Training,
     running: Execution,
     plans: PlanRecord,
     iteration: u64,
     recent: VecDeque<f64>,
-    settings: BTreeMap<String, String>,
     finished: restore::Finished,
     /// What is counted besides iterations, by name; kept in snapshots.
     counters: BTreeMap<String, u64>,
@@ -97,15 +95,12 @@ impl Training {
         if !run.updates {
             return Err(run.nets()[0].error("it cannot be trained, as it is laid out without updates"));
         }
-        let Self { spec, seed, settings } = self;
         let schedules = run.schedules.clone();
-        let running = run.start(seed)?;
+        let running = run.start(self.seed)?;
         let device = planning::identity(running.device());
         let plans = PlanRecord { device, plans: running.plans().to_vec(), schedules };
-        let (iteration, recent, finished) = (0, VecDeque::new(), Default::default());
-        let counters = BTreeMap::new();
-        let mut solver =
-            Solver { spec, seed, running, plans, iteration, recent, settings, finished, counters };
+        let (iteration, (recent, finished, counters)) = (0, Default::default());
+        let mut solver = Solver { training: self, running, plans, iteration, recent, finished, counters };
         solver.note_finished()?;
         Ok(solver)
     }
@@ -131,7 +126,7 @@ fn check_shared(nets: &[Net]) -> Result<(), NetError> {
 impl Solver {
     /// What the solver file says.
     pub fn spec(&self) -> &SolverSpec {
-        &self.spec
+        &self.training.spec
     }
 
     /// Completed iterations.
@@ -191,10 +186,10 @@ impl Solver {
     }
 
     fn try_step(&mut self, stop: &Stop) -> Result<Option<StepReport>, NetError> {
-        let (iteration, rate) = (self.iteration, self.spec.rate(self.iteration));
-        let (parts, group) = (self.spec.iter_size as u64, self.running.group().clone());
-        let Share { rank, ranks } = self.spec.share;
-        let (rule, weight_decay) = (self.spec.rule(), self.spec.weight_decay);
+        let (spec, iteration) = (&self.training.spec, self.iteration);
+        let (parts, group) = (spec.iter_size as u64, self.running.group().clone());
+        let (Share { rank, ranks }, rate) = (spec.share, spec.rate(iteration));
+        let (rule, weight_decay) = (spec.rule(), spec.weight_decay);
         let update = Update { rule, weight_decay, rates: rule.rates(rate, iteration) };
         for part in 0..parts {
             if !group.from_leader(|| Ok::<_, RankError>(part == 0 || !stop.is_requested()))? {
@@ -214,7 +209,7 @@ impl Solver {
         }
         self.iteration += 1;
         self.recent.push_back(loss);
-        if self.recent.len() > self.spec.average_loss {
+        if self.recent.len() > self.training.spec.average_loss {
             self.recent.pop_front();
         }
         let smoothed_loss = self.recent.iter().sum::<f64>() / self.recent.len() as f64;

@@ -5,7 +5,7 @@ use super::{Solver, Training};
 use crate::net::{Net, graph::Param, layout::ParamSpans};
 use crate::snapshot::{
     CLASSES, CopiedWeights, NamedTensor, SolverState, Tensors, Weights, fingerprint, load_solver_state,
-    load_weights, save_solver_state, save_tensors, state_path, weights_path,
+    save_solver_state, save_tensors, state_path, weights_path,
 };
 use crate::{error::NetError, run::Execution, spec::method_name};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ impl Solver {
     /// # Errors
     /// A file that cannot be written; nothing half-written is left.
     pub fn snapshot(&self) -> Result<PathBuf, NetError> {
-        let prefix = &self.spec.snapshot.prefix;
+        let Training { spec, seed, settings } = &self.training;
+        let prefix = &spec.snapshot.prefix;
         let (weights, state) = (weights_path(prefix, self.iteration), state_path(prefix, self.iteration));
         let mut metadata = BTreeMap::from([
             ("net".to_owned(), self.net().name().to_owned()),
@@ -46,14 +47,14 @@ impl Solver {
         let solver_state = SolverState {
             iteration: self.iteration,
             net: self.net().name().to_owned(),
-            solver_type: method_name(self.spec.method).to_owned(),
+            solver_type: method_name(spec.method).to_owned(),
             parameters: self.net().fingerprint(),
             weights: file_name.unwrap_or_default(),
             weights_checksum: checksum,
-            random_seed: self.seed,
+            random_seed: *seed,
             data_positions: self.finished.positions.clone(),
             counters: self.counters_to_save(),
-            settings: self.settings.clone(),
+            settings: settings.clone(),
         };
         let history = self.tensors(|spans| spans.history)?;
         let saved = save_solver_state(&state, &solver_state, &self.plans, &history);
@@ -69,9 +70,8 @@ impl Solver {
     /// Files that are missing, damaged, of another net or of another seed; then nothing has changed.
     pub fn restore(&mut self, path: &Path) -> Result<(), NetError> {
         let (state, history) = load_solver_state(path)?;
-        let weights = load_weights(&path.with_file_name(&state.weights))?;
-        let solver = (method_name(self.spec.method), self.seed);
-        state.check(path, &self.net().fingerprint(), solver, Some(&weights))?;
+        let weights = state.weights(path)?;
+        self.training.check(self.net(), path, &state)?;
         let kept = self.running.kept(|spans| Some(spans.data));
         weights.check(kept.map(|(_, param, dims, _)| (&*param.name, dims)))?;
         // What is not trained now may have a history there, and what is may have none, which begins at 0.
@@ -129,7 +129,7 @@ impl Solver {
     /// processor they are a few numbers to copy. From a GPU each of them takes as long as a layer: too long, unless an
     /// iteration has several mini-batches.
     fn statistics(&self) -> Vec<Span> {
-        let is_kept = matches!(self.running.device(), Device::Cpu(_)) || self.spec.iter_size > 1;
+        let is_kept = matches!(self.running.device(), Device::Cpu(_)) || self.spec().iter_size > 1;
         let params = self.running.params().filter(|(param, _)| is_kept && !param.declaration.learned);
         params.map(|(_, spans)| spans.data.tagged(Format::U8)).collect()
     }
@@ -150,12 +150,24 @@ impl Net {
 
 impl Training {
     /// Verifies that a training of `net` can resume from `state`, which was read from `path`, as far as can be told
-    /// without the weights.
+    /// without the weights. Layers draw from the seed they were built with: with another one, dropout and the order of
+    /// the data would differ.
     ///
     /// # Errors
     /// [`NetError::Refused`], naming what differs.
     pub fn check(&self, net: &Net, path: &Path, state: &SolverState) -> Result<(), NetError> {
-        state.check(path, &net.fingerprint(), (method_name(self.spec.method), self.seed), None)
+        let SolverState { solver_type, random_seed, .. } = state;
+        let (own_type, own_seed) = (method_name(self.spec.method), self.seed);
+        let reason = if state.parameters != net.fingerprint() {
+            format!("it is of the net {:?}, whose parameters differ from this net's", state.net)
+        } else if solver_type != own_type {
+            format!("it is of a solver of type {solver_type}, not {own_type}")
+        } else if *random_seed != own_seed {
+            format!("it was trained with the seed {random_seed}, but this run has {own_seed}")
+        } else {
+            return Ok(());
+        };
+        Err(NetError::refused(path, format!("cannot be resumed: {reason}")))
     }
 }
 

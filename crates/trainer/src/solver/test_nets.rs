@@ -39,7 +39,7 @@ impl Solver {
         stop: &Stop,
         mut observe: impl FnMut(usize),
     ) -> Result<Option<Vec<TestOutput>>, NetError> {
-        let iterations = self.spec.tests[index].iterations;
+        let iterations = self.training.spec.tests[index].iterations;
         let result = self.running.test(&[(index + 1, iterations)], stop, |_, (_, number), _| {
             observe(number);
             Ok::<_, NetError>(())

@@ -18,14 +18,14 @@ const RECENT: &str = "recent_loss_";
 impl Solver {
     /// The seed of everything random.
     pub fn seed(&self) -> u64 {
-        self.seed
+        self.training.seed
     }
 
     /// How often the training data have been seen by now, if they are a data set.
     pub fn epoch(&self) -> Option<f64> {
         let (_, loader) = self.net().loaders().next()?;
-        let seen =
-            self.iteration * (self.spec.iter_size * self.spec.share.ranks * self.net().mini_batch()) as u64;
+        let images = self.net().mini_batch() * self.spec().iter_size * self.spec().share.ranks;
+        let seen = self.iteration * images as u64;
         Some(seen as f64 / loader.dataset().facts().len as f64)
     }
 
@@ -82,6 +82,6 @@ impl Solver {
             saved.clone().into_iter().partition(|(name, _)| name.starts_with(RECENT));
         self.counters = others;
         self.recent = recent.into_values().map(f64::from_bits).collect();
-        self.recent.drain(..self.recent.len().saturating_sub(self.spec.average_loss));
+        self.recent.drain(..self.recent.len().saturating_sub(self.training.spec.average_loss));
     }
 }

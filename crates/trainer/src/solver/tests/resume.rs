@@ -357,7 +357,7 @@ fn what_has_changed_since_a_snapshot_is_told_by_name() {
     images(folder.path());
     let mut solver = changed(folder.path(), ["", ""]).start().unwrap();
     // In a folder that is not there.
-    solver.spec.snapshot.prefix = folder.path().join("made/snapshot");
+    solver.training.spec.snapshot.prefix = folder.path().join("made/snapshot");
     losses(&mut solver, 1);
     let (state, _) = load_solver_state(&solver.snapshot().unwrap()).unwrap();
     let notes = |replacement: [&str; 2], state: &SolverState| {

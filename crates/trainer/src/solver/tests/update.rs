@@ -195,7 +195,7 @@ fn learning_rate_policies() {
 fn the_history_keeps_the_rate_of_its_time() {
     let mut solver = start(solver(&net(), "base_lr: 0.1 lr_policy: 'fixed' momentum: 0.5"));
     let first = step(&mut solver);
-    solver.spec.learning_rate.base_lr = 0.0;
+    solver.training.spec.learning_rate.base_lr = 0.0;
     let second = step(&mut solver);
     for (first, second) in first.iter().zip(&second) {
         for (before, after) in first.after[1].iter().zip(&second.after[1]) {
