@@ -4,7 +4,7 @@ use super::{Group, Handle, Members, RankError, Share, link, link::Link};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc::Sender};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,9 @@ const LAUNCHERS: [[&str; 3]; 3] = [
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
     ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"],
 ];
+
+/// A connection that nobody listens to yet, and where its messages are put.
+type Connection = (Link, Sender<Vec<u8>>);
 
 /// A rank that knows where rank 0 is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,17 +90,17 @@ impl Launched {
                 "{share} does not find the others at {host}:{port} (MASTER_ADDR, MASTER_PORT): {error}"
             ))
         };
-        let members =
-            Arc::new(Members { share: *share, links: links.map_err(failed)?, state: Mutex::default() });
-        for link in 0..members.links.len() {
+        let (links, arrivals): (Vec<_>, Vec<_>) = links.map_err(failed)?.into_iter().unzip();
+        let members = Arc::new(Members { share: *share, links, state: Mutex::default() });
+        for (link, arrived) in arrivals.into_iter().enumerate() {
             let (thread, members) = (thread::Builder::new().name("rank".to_owned()), members.clone());
-            thread.spawn(move || members.listen(&members.links[link])).map_err(failed)?;
+            thread.spawn(move || members.listen(&members.links[link], arrived)).map_err(failed)?;
         }
         Ok(Group(Some(Arc::new(Handle(members)))))
     }
 
     /// Of rank 0 with all others, who come in any order. Who is none of them is sent away.
-    fn gather(&self) -> io::Result<Vec<Link>> {
+    fn gather(&self) -> io::Result<Vec<Connection>> {
         let (deadline, (host, port)) = (Instant::now() + COMING, &self.address);
         let listener = match host == "localhost" || host.parse() == Ok(Ipv4Addr::LOCALHOST) {
             true => TcpListener::bind((Ipv4Addr::LOCALHOST, *port)),
@@ -105,7 +108,7 @@ impl Launched {
                 .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port))),
         }?;
         listener.set_nonblocking(true)?;
-        let mut links: Vec<Option<Link>> = (1..self.share.ranks).map(|_| None).collect();
+        let mut links: Vec<Option<Connection>> = (1..self.share.ranks).map(|_| None).collect();
         while let Some(missing) = links.iter().position(Option::is_none) {
             match listener.accept() {
                 Ok((mut stream, _)) => {
@@ -120,7 +123,7 @@ impl Launched {
                         _ => format!("there are two ranks {rank}"),
                     };
                     let told = links.iter().flatten().chain([&link]);
-                    told.for_each(|link| drop(link.send(link::FAILED, fault.as_bytes())));
+                    told.for_each(|(link, _)| drop(link.send(link::FAILED, fault.as_bytes())));
                     return Err(io::Error::other(fault));
                 }
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
@@ -135,7 +138,7 @@ impl Launched {
     }
 
     /// Of a follower with rank 0, which may not be there yet.
-    fn reach(&self) -> io::Result<Vec<Link>> {
+    fn reach(&self) -> io::Result<Vec<Connection>> {
         let (deadline, (host, port)) = (Instant::now() + COMING, &self.address);
         let mut stream = loop {
             match TcpStream::connect((&**host, *port)) {

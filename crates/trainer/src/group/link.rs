@@ -23,19 +23,18 @@ pub(super) struct Link {
     pub(super) rank: usize,
     stream: TcpStream,
     writing: Mutex<()>,
-    /// Messages, and nothing at the end.
-    arrived: Sender<Option<Vec<u8>>>,
-    messages: Mutex<Receiver<Option<Vec<u8>>>>,
+    messages: Mutex<Receiver<Vec<u8>>>,
 }
 
 impl Link {
-    /// Of a connection that is made already.
-    pub(super) fn new(rank: usize, stream: TcpStream) -> io::Result<Self> {
+    /// Of a connection that is made already; beside it where messages that have arrived are put. When that is dropped,
+    /// whoever waits for one is told that none comes any more.
+    pub(super) fn new(rank: usize, stream: TcpStream) -> io::Result<(Self, Sender<Vec<u8>>)> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(BEAT))?;
         stream.set_write_timeout(Some(SILENCE))?;
         let (arrived, messages) = channel();
-        Ok(Self { rank, stream, writing: Mutex::new(()), arrived, messages: Mutex::new(messages) })
+        Ok((Self { rank, stream, writing: Mutex::new(()), messages: Mutex::new(messages) }, arrived))
     }
 
     pub(super) fn send(&self, kind: u8, bytes: &[u8]) -> io::Result<()> {
@@ -48,16 +47,9 @@ impl Link {
         (&self.stream).write_all(&[&[kind], &(bytes.len() as u64).to_le_bytes()[..], bytes].concat())
     }
 
-    /// The next message, if one comes and no rank fails meanwhile.
-    pub(super) fn receive(&self, has_failed: impl Fn() -> bool) -> Option<Vec<u8>> {
-        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match messages.recv_timeout(Duration::from_millis(100)) {
-                Ok(message) => return message,
-                Err(_) if has_failed() => return None,
-                Err(_) => {}
-            }
-        }
+    /// The next message, unless the connection ends first: where another rank fails, the one over there closes it.
+    pub(super) fn receive(&self) -> Option<Vec<u8>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
     }
 
     /// What was sent arrives; then the other side finds nobody here.
@@ -66,11 +58,11 @@ impl Link {
     }
 
     /// Passes messages on until the other of so many ranks ends, or gives the reason why a rank has failed.
-    pub(super) fn listen(&self, ranks: usize) -> Result<(), String> {
+    pub(super) fn listen(&self, ranks: usize, arrived: &Sender<Vec<u8>>) -> Result<(), String> {
         let mut times = [Instant::now(); 2];
         let reason = loop {
             match self.frame(&mut times) {
-                Ok((MESSAGE, bytes)) => drop(self.arrived.send(Some(bytes))),
+                Ok((MESSAGE, bytes)) => drop(arrived.send(bytes)),
                 Ok((ALIVE, _)) => {}
                 Ok((FAILED, sentence)) => break String::from_utf8_lossy(&sentence).into_owned(),
                 Ok(_) => return Ok(()),
@@ -80,11 +72,6 @@ impl Link {
         // Who is writing may wait for a process that reads no more.
         self.close();
         Err(reason)
-    }
-
-    /// Whoever waits for a message is told that none comes any more.
-    pub(super) fn end(&self) {
-        let _ = self.arrived.send(None);
     }
 
     fn frame(&self, times: &mut [Instant; 2]) -> Result<(u8, Vec<u8>), String> {

@@ -17,7 +17,7 @@ mod tests;
 use bytemuck::Pod;
 use link::Link;
 use serde::{Serialize, de::DeserializeOwned};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender};
 use std::{fmt, ops::AddAssign};
 use thiserror::Error;
 
@@ -162,14 +162,12 @@ impl Members {
     }
 
     /// Listens to a connection until a rank fails or all end.
-    fn listen(&self, link: &Link) {
-        match link.listen(self.share.ranks) {
-            Ok(()) => {
-                self.state().has_ended |= link.rank == 0;
-                link.end();
-            }
+    fn listen(&self, link: &Link, arrived: Sender<Vec<u8>>) {
+        match link.listen(self.share.ranks, &arrived) {
+            Ok(()) => self.state().has_ended |= link.rank == 0,
             Err(reason) => {
                 self.fail(RankError(reason));
+                drop(arrived);
                 let release = self.state().release.take();
                 release.into_iter().for_each(|release| release());
             }
@@ -182,8 +180,7 @@ impl Members {
     }
 
     fn receive(&self, link: &Link) -> Result<Vec<u8>, RankError> {
-        let message = link.receive(|| self.state().failure.is_some());
-        message.ok_or_else(|| self.why(format!("rank {} has ended", link.rank)))
+        link.receive().ok_or_else(|| self.why(format!("rank {} has ended", link.rank)))
     }
 
     /// Keeps `error`, if it is the first, and passes it on. Where that does not arrive, they know already.
