@@ -22,8 +22,6 @@ pub(super) struct Marks {
 /// Times of all iterations, in milliseconds.
 #[derive(Default)]
 pub(super) struct Clock {
-    /// Sums of each layer, forward and backward.
-    pub(super) layers: Vec<[f64; 2]>,
     /// Each kernel's times, by node.
     pub(super) kernels: HashMap<(usize, ConvOp), Vec<f64>>,
     /// Sums over the iterations, and what is of the last one.
@@ -56,11 +54,11 @@ impl Clock {
                     continue;
                 }
                 Action::Forward(node) => {
-                    self.layers[node][0] += ms;
+                    report.layers[node].forward_ms += ms;
                     report.forward_ms += ms;
                 }
                 Action::Backward(node) | Action::Recompute(node) => {
-                    self.layers[node][1] += ms;
+                    report.layers[node].backward_ms += ms;
                     report.backward_ms += ms;
                 }
                 // A copy runs beside the rest: launching it takes next to nothing.

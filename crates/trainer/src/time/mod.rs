@@ -6,7 +6,7 @@ mod report;
 mod tests;
 
 use crate::run::{Execution, MiniBatch, NetRun, Update};
-use crate::{error::NetError, net::Net};
+use crate::{error::NetError, net::Net, net::graph::Node};
 use clock::{Clock, Marks};
 use cudnn_layers::update::{Method, Rule};
 use planner::PlannedKernel;
@@ -29,9 +29,14 @@ pub fn time(
     let before = device.bytes_in_use()?;
     let mut running = run.start(seed)?;
     timed(&mut running, 0)?;
-    let initial_loss = running.loss(0)?;
-    let layers = vec![[0.0; 2]; running.nets()[0].graph().nodes.len()];
-    let mut clock = Clock { layers, ..Clock::default() };
+    let layer = |node: &Node| LayerTime {
+        name: node.spec.name.clone(),
+        type_name: node.spec.kind.type_name(),
+        ..LayerTime::default()
+    };
+    let mut clock = Clock::default();
+    clock.report.initial_loss = running.loss(0)?;
+    clock.report.layers = running.nets()[0].graph().nodes.iter().map(layer).collect();
     let mut pending: Option<Marks> = None;
     for number in 1..=iterations as u64 {
         // A GPU is given the next iteration before the times of this one are waited for: it never stands still.
@@ -43,7 +48,7 @@ pub fn time(
     running.nets()[0].check()?;
     let replayed_ms = replayed(&mut running, iterations)?;
     let gpu_bytes = device.bytes_in_use()?.zip(before).map(|(after, before)| after.saturating_sub(before));
-    let report = TimeReport { initial_loss, replayed_ms, gpu_bytes, ..report(&running, clock) };
+    let report = TimeReport { replayed_ms, gpu_bytes, ..report(&running, clock) };
     let net = running.into_nets().pop().expect("one net is timed");
     Ok((report, net))
 }
@@ -87,28 +92,18 @@ fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetE
 }
 
 /// What the `clock` has seen of `running`: sums become means.
-fn report(running: &Execution, Clock { layers, kernels, report }: Clock) -> TimeReport {
-    let average = |total_ms: f64| total_ms / report.iterations_ms.len().max(1) as f64;
-    let nodes = &running.nets()[0].graph().nodes;
-    let layers = nodes.iter().zip(&layers).map(|(node, &[forward_ms, backward_ms])| LayerTime {
-        name: node.spec.name.clone(),
-        type_name: node.spec.kind.type_name(),
-        forward_ms: average(forward_ms),
-        backward_ms: average(backward_ms),
-    });
+fn report(running: &Execution, Clock { kernels, mut report }: Clock) -> TimeReport {
+    let count = report.iterations_ms.len().max(1) as f64;
+    let forward_backward_ms = report.iterations_ms.iter().sum::<f64>() / count;
+    let of_layers =
+        report.layers.iter_mut().flat_map(|layer| [&mut layer.forward_ms, &mut layer.backward_ms]);
+    let sums_ms = of_layers.chain([&mut report.forward_ms, &mut report.backward_ms]);
+    sums_ms.chain(&mut report.update_ms).for_each(|sum_ms| *sum_ms /= count);
     let kernels_ms = running.plans()[0].kernels.iter().map(|PlannedKernel { kernel, .. }| {
-        let node = nodes.iter().position(|node| node.spec.name == kernel.name);
+        let node = report.layers.iter().position(|layer| layer.name == kernel.name);
         node.and_then(|node| median(kernels.get(&(node, kernel.id.op))?)).unwrap_or(0.0)
     });
-    TimeReport {
-        layers: layers.collect(),
-        kernels_ms: kernels_ms.collect(),
-        forward_ms: average(report.forward_ms),
-        backward_ms: average(report.backward_ms),
-        forward_backward_ms: average(report.iterations_ms.iter().sum()),
-        update_ms: report.update_ms.map(average),
-        ..report
-    }
+    TimeReport { kernels_ms: kernels_ms.collect(), forward_backward_ms, ..report }
 }
 
 /// The median of times, of an even number the upper one, if there are any.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Average times of one layer, in milliseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LayerTime {
     /// The layer's name.
     pub name: String,
