@@ -1,4 +1,4 @@
-//! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Slice`, `Split`; and `Silence`, which has no top.
+//! Layers of several bottoms or tops: `Eltwise`, `Concat`, `Slice`.
 
 use super::{Absorbed, Backward, Declaration, Declared, Forward, Layer, axis_of};
 use crate::error::BoxError;
@@ -147,43 +147,6 @@ impl Layer for Slice {
                 copy::into_columns(device, columns, dy, dx.reborrow());
             }
         }
-        Ok(())
-    }
-}
-
-/// So many copies of one blob. Seldom needed: a blob may have any number of readers.
-pub(super) struct Split(pub(super) usize);
-
-impl Layer for Split {
-    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let tops = vec![bottoms[0].clone(); self.0];
-        Ok(Declaration { tops, gradients: vec![true], ..Declaration::default() })
-    }
-
-    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
-        io.tops.into_iter().for_each(|top| copy::copy(device, io.bottoms[0], top.replaced()));
-        Ok(())
-    }
-
-    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
-        for dy in io.top_diffs.iter().flatten() {
-            copy::copy(device, *dy, dx.reborrow());
-            dx.accumulate = Accumulate::Add;
-        }
-        Ok(())
-    }
-}
-
-/// Reads blobs and does nothing.
-pub(super) struct Silence;
-
-impl Layer for Silence {
-    fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
-        Ok(Declaration::default())
-    }
-
-    fn forward(&mut self, _: &Device, _: Forward<'_>) -> Result<(), BoxError> {
         Ok(())
     }
 }

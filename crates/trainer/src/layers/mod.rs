@@ -25,7 +25,7 @@ use tensor::{Device, Space, TensorType, View, ViewMut};
 
 pub use convolution::ConvolutionLayer;
 pub use registry::{build, reads};
-pub(crate) use shape::Convert;
+pub(crate) use shape::{Copies, CopyLayer};
 
 /// What a layer tells the graph about itself, given the shapes of its bottoms.
 #[derive(Clone, Debug, Default)]

@@ -1,13 +1,14 @@
 //! From a layer's specification to the layer, and to the formats that it reads.
 
-use super::combine::{Concat, Eltwise, Silence, Slice, Split};
+use super::combine::{Concat, Eltwise, Slice};
 use super::elementwise::{DropoutLayer, Elementwise, PRelu};
 use super::norm::{BatchNorm, LrnLayer, Scale};
-use super::softmax::{Accuracy, Objective, Softmax, SoftmaxWithLoss};
+use super::shape::{Copies, CopyLayer};
+use super::softmax::{Accuracy, Softmax, SoftmaxWithLoss};
 use super::source::{self, FilledData};
 use super::{
-    BuildOptions, Convert, Layer, Place, axis_of, convolution::ConvolutionLayer,
-    inner_product::InnerProductLayer, pooling::Pooling, shape::Reshape,
+    BuildOptions, Layer, Place, axis_of, convolution::ConvolutionLayer, inner_product::InnerProductLayer,
+    pooling::Pooling,
 };
 use crate::error::{BoxError, NetError};
 use crate::spec::{Filler, LayerKind, LayerSpec, LrnParams, NetSpec, Region, layer_types};

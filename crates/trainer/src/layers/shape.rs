@@ -1,17 +1,27 @@
-//! The same elements otherwise: `Flatten` and `Reshape`, of other extents, and `Convert`, in another format.
+//! Layers whose tops are their bottom once more: `Flatten` and `Reshape`, of other extents; `Split`, several times, and
+//! `Silence`, not at all; those that nets get by themselves, in another format and as a part of the objective.
 
 use super::{Backward, Declaration, Declared, Forward, Layer, Need, axis_of};
 use crate::error::BoxError;
 use crate::spec::{FlattenParams, ReshapeParams};
+use cudnn_layers::activation::{self, Activation};
 use cudnn_layers::{copy, space_to_depth};
-use tensor::{ConvGeometry, Device, Format, TensorType, geometry::elements};
+use tensor::{Accumulate, ConvGeometry, Device, Format, Space, TensorType, geometry::elements};
 
-/// How the extents change.
-pub(super) enum Reshape {
+/// What the tops are.
+#[derive(Clone)]
+pub(crate) enum Copies {
     /// Axes become one.
     Flatten(FlattenParams),
     /// Axes are replaced.
-    Replace(ReshapeParams),
+    Reshape(ReshapeParams),
+    /// So many copies. Seldom needed: a blob may have any number of readers. Without one, blobs are read and that is all.
+    Split(usize),
+    /// In this format. Nets get it where a layer reads a blob in another. What reads images [as blocks of
+    /// pixels](space_to_depth) comes with it; then there is no gradient.
+    Convert(Format, Option<ConvGeometry>),
+    /// A part of the objective: the sum of all elements, times this weight. What follows reads the top.
+    Objective(f32),
 }
 
 fn flattened(params: &FlattenParams, x: &TensorType) -> Result<TensorType, String> {
@@ -55,56 +65,58 @@ fn reshaped(params: &ReshapeParams, x: &TensorType) -> Result<TensorType, String
     Ok(x.with_dims(&dims))
 }
 
-impl Layer for Reshape {
+/// The same elements otherwise. Backward needs no data; gradients of several tops add up.
+pub(crate) type CopyLayer = Declared<Copies, Vec<usize>>;
+
+impl Layer for CopyLayer {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let top = match self {
-            Self::Flatten(params) => flattened(params, &bottoms[0]),
-            Self::Replace(params) => reshaped(params, &bottoms[0]),
+        let x = &bottoms[0];
+        self.extents = x.dims().to_vec();
+        let top = match &self.params {
+            Copies::Flatten(params) => flattened(params, x)?,
+            Copies::Reshape(params) => reshaped(params, x)?,
+            Copies::Split(tops) => {
+                let (tops, gradients) = (vec![x.clone(); *tops], vec![true; bottoms.len()]);
+                return Ok(Declaration { tops, gradients, ..Declaration::default() });
+            }
+            Copies::Convert(to, None) => return Ok(Declaration::one(x.in_format(*to))),
+            Copies::Convert(to, Some(g)) => {
+                let ConvGeometry { n, c, h, w, .. } = g.in_memory();
+                let top = TensorType::new(&[n, c, h, w], *to);
+                return Ok(Declaration { gradients: vec![false], ..Declaration::one(top) });
+            }
+            Copies::Objective(weight) => {
+                let (loss_weights, scratch) = (vec![*weight], [Space::NONE, x.space()]);
+                return Ok(Declaration { loss_weights, scratch, ..Declaration::one(x.clone()) });
+            }
         };
-        Ok(Declaration { in_place: Some(Need::Sign), ..Declaration::one(top?) })
+        Ok(Declaration { in_place: Some(Need::Sign), ..Declaration::one(top) })
     }
 
-    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        if let Some(&x) = io.bottoms.first() {
-            copy::copy(device, x, io.tops.remove(0).replaced());
+    fn forward(&mut self, device: &Device, io: Forward<'_>) -> Result<(), BoxError> {
+        let Some(&x) = io.bottoms.first() else { return Ok(()) };
+        for y in io.tops {
+            match &self.params {
+                Copies::Convert(_, Some(g)) => space_to_depth::images_to_blocks(device, g, x, y),
+                _ => copy::convert(device, &self.extents, x, y.replaced()),
+            }
         }
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        if let (false, Some(dx)) = (io.top_diffs.is_empty(), io.bottom_diffs.remove(0)) {
-            copy::copy(device, io.top_diff(), dx);
+        let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
+        if let Copies::Objective(shift) = self.params {
+            let mut weight = io.scratch.take(dx.to.format(), dx.to.len());
+            device.zero(weight.reborrow());
+            let constant = Activation::Power { power: 1.0, scale: 1.0, shift };
+            activation::forward(device, constant, None, weight.reborrow());
+            copy::copy(device, weight.as_view(), dx.reborrow());
+            dx.accumulate = Accumulate::Add;
         }
-        Ok(())
-    }
-}
-
-/// y is x in this format, and dx is dy in that of x. Nets get it where a layer reads a blob in another format.
-/// What reads images [as blocks of pixels](space_to_depth) comes with it; then there is no gradient.
-pub(crate) type Convert = Declared<(Format, Option<ConvGeometry>), Vec<usize>>;
-
-impl Layer for Convert {
-    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        self.extents = bottoms[0].dims().to_vec();
-        let (to, blocks) = self.params;
-        let Some(g) = blocks else { return Ok(Declaration::one(bottoms[0].in_format(to))) };
-        let ConvGeometry { n, c, h, w, .. } = g.in_memory();
-        let top = TensorType::new(&[n, c, h, w], to);
-        Ok(Declaration { gradients: vec![false], ..Declaration::one(top) })
-    }
-
-    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        let (x, y) = (io.bottoms[0], io.tops.remove(0));
-        match &self.params.1 {
-            Some(g) => space_to_depth::images_to_blocks(device, g, x, y),
-            None => copy::convert(device, &self.extents, x, y.replaced()),
-        }
-        Ok(())
-    }
-
-    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        if let Some(dx) = io.bottom_diffs.remove(0) {
-            copy::convert(device, &self.extents, io.top_diff(), dx);
+        for dy in io.top_diffs.iter().flatten() {
+            copy::convert(device, &self.extents, *dy, dx.reborrow());
+            dx.accumulate = Accumulate::Add;
         }
         Ok(())
     }

@@ -1,12 +1,11 @@
-//! `Softmax`, `SoftmaxWithLoss`, other parts of the objective, and `Accuracy`.
+//! `Softmax`, `SoftmaxWithLoss`, and `Accuracy`.
 
 use super::{Backward, Declaration, Declared, Forward, Layer, Need, axis_of};
 use crate::error::BoxError;
 use crate::spec::{AccuracyParams, SoftmaxParams, SoftmaxWithLossParams};
-use cudnn_layers::activation::{self, Activation};
 use cudnn_layers::softmax::{self, LossOptions};
 use cudnn_layers::{AxisExtents, copy};
-use tensor::{Device, Space, TensorType};
+use tensor::{Device, TensorType};
 
 /// y = exp(x) / Σ exp(x) along an axis. Backward needs y.
 pub(super) type Softmax = Declared<SoftmaxParams, AxisExtents>;
@@ -75,35 +74,6 @@ impl Layer for SoftmaxWithLoss {
         let (labels, (_, weights)) = (io.bottoms[1], &self.params);
         if let Some(dx) = io.bottom_diffs.remove(0) {
             softmax::loss_backward(device, &self.extents, &self.options(), weights[0], io.saved, labels, dx);
-        }
-        Ok(())
-    }
-}
-
-/// Any blob as a part of the objective: the sum of its elements, times this weight. What follows reads its top.
-pub(super) struct Objective(pub(super) f32);
-
-impl Layer for Objective {
-    fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let x = &bottoms[0];
-        let scratch = [Space::NONE, x.space()];
-        Ok(Declaration { loss_weights: vec![self.0], scratch, ..Declaration::one(x.clone()) })
-    }
-
-    fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
-        copy::copy(device, io.bottoms[0], io.tops.remove(0).replaced());
-        Ok(())
-    }
-
-    fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let Some(mut dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
-        let mut weight = io.scratch.take(dx.to.format(), dx.to.len());
-        device.zero(weight.reborrow());
-        let constant = Activation::Power { power: 1.0, scale: 1.0, shift: self.0 };
-        activation::forward(device, constant, None, weight.reborrow());
-        copy::copy(device, weight.as_view(), dx.reborrow());
-        if let Some(dy) = io.top_diffs.remove(0) {
-            copy::copy(device, dy, dx.to.added());
         }
         Ok(())
     }

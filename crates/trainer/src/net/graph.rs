@@ -1,7 +1,7 @@
 //! From a list of layers to a graph: blobs in single assignment, who needs a gradient, who runs in place.
 
 use crate::error::NetError;
-use crate::layers::{Absorbed, Convert, Declaration, Layer, Need, ParamDeclaration, reads};
+use crate::layers::{Absorbed, Copies, CopyLayer, Declaration, Layer, Need, ParamDeclaration, reads};
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
 use std::{collections::HashMap, fmt::Display};
 use tensor::{Accumulate, ConvGeometry, Format, Space, TensorType, geometry::elements};
@@ -319,7 +319,7 @@ impl<'a> Builder<'a> {
         // Who asks for the blob wants no blocks.
         let top_name = if blocks.is_some() { name.clone() } else { blob.clone() };
         let spec = LayerSpec::new(name, LayerKind::Convert, blobs, reader.location.clone());
-        let mut layer = Box::new(Convert::new(&(format, blocks)));
+        let mut layer = Box::new(CopyLayer::new(&Copies::Convert(format, blocks)));
         let declaration = layer.declare(&[shape])?;
         let top = self.value(&top_name, &declaration.tops[0]);
         self.push(&spec, layer, declaration, (vec![value], vec![top], Vec::new()));

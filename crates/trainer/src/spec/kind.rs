@@ -49,23 +49,26 @@ macro_rules! layer_types {
         Concat(params: ConcatParams), 1..=MANY, 1..=1 => Concat::new(params); "Blobs joined along an axis"
         Slice(params: SliceParams), 1..=1, 1..=MANY => Slice::new(&(params.clone(), place.layer.tops.len()));
             "A blob cut along an axis"
-        Split, 1..=1, 1..=MANY => Split(place.layer.tops.len());
+        Split, 1..=1, 1..=MANY => CopyLayer::new(&Copies::Split(place.layer.tops.len()));
             "Copies its bottom to every top; a net needs it only if it is written out"
-        Convert, 1..=1, 1..=1 => Convert::new(&(place.options.device.format(), None));
+        Convert, 1..=1, 1..=1 =>
+            CopyLayer::new(&Copies::Convert(place.options.device.format(), None));
             "Its bottom in the format of feature maps; made where a layer reads another format than there is"
-        Silence, 1..=MANY, 0..=0 => Silence; "Reads blobs, which are no outputs of the net then"
+        Silence, 1..=MANY, 0..=0 => CopyLayer::new(&Copies::Split(0));
+            "Reads blobs, which are no outputs of the net then"
         Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::new(params, place); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Softmax::new(params); "Probabilities of classes"
         SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 => {
             let weights = (0..place.layer.tops.len()).map(|top| place.layer.loss_weight(top));
             SoftmaxWithLoss::new(&(params.clone(), weights.collect()))
         }; "Cross entropy of classes and labels; and probabilities"
-        Objective, 1..=1, 1..=1 => Objective(place.layer.loss_weight(0));
+        Objective, 1..=1, 1..=1 => CopyLayer::new(&Copies::Objective(place.layer.loss_weight(0)));
             "Adds the sum of its bottom to the objective; made where a layer that is no loss has a loss_weight"
         Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Accuracy::new(params);
             "Share of labels among the highest scores; and that of each class"
-        Flatten(params: FlattenParams), 1..=1, 1..=1 => Reshape::Flatten(params.clone()); "Several axes become one"
-        Reshape(params: ReshapeParams), 1..=1, 1..=1 => Reshape::Replace(params.clone());
+        Flatten(params: FlattenParams), 1..=1, 1..=1 =>
+            CopyLayer::new(&Copies::Flatten(params.clone())); "Several axes become one"
+        Reshape(params: ReshapeParams), 1..=1, 1..=1 => CopyLayer::new(&Copies::Reshape(params.clone()));
             "Other axes for the same elements"
     } };
 }
