@@ -7,7 +7,7 @@
 use image::{Rgb, RgbImage, codecs::jpeg::JpegEncoder};
 use rayon::prelude::*;
 use std::{fs, path::Path, sync::Arc, time::Instant};
-use tensor::{Device, ViewMut};
+use tensor::{Cpu, Device, ViewMut};
 use trainer::data::{Dataset, ImageData, Loader, LoaderOptions, Phase, Sample};
 use trainer::group::Share;
 use trainer::spec::{ColorJitter, TransformParams};
@@ -94,19 +94,12 @@ fn main() {
         row("read and decode alone", pool.install(|| speed(set.facts().len, read)));
         for (what, params) in &transforms {
             let (phase, share) = (Phase::Train, Share::default());
-            let options = LoaderOptions {
-                mini_batch: MINI_BATCH,
-                phase,
-                seed: 0,
-                shuffle: true,
-                prefetch: false,
-                share,
-            };
-            let mut loader =
-                Loader::new(set.clone(), params, options, &Device::cpu()).expect("options that fit");
+            let options = LoaderOptions { mini_batch: MINI_BATCH, phase, seed: 0, shuffle: true, share };
+            let device = Device::Cpu(Cpu::new(threads));
+            let mut loader = Loader::new(set.clone(), params, options, &device).expect("options that fit");
             let mut data = vec![0.0; MINI_BATCH * 3 * 224 * 224];
             let work = || loader.upload(ViewMut::of(&mut data), None).expect("a mini-batch");
-            row(what, pool.install(|| speed(MINI_BATCH, work)));
+            row(what, speed(MINI_BATCH, work));
         }
     }
 }

@@ -86,8 +86,8 @@ fn use_up(set: Arc<dyn Dataset>, input: &mut Input<'_>) -> Verdict {
     set.check_labels(set.facts().classes, None)?;
     let random = &mut input.random;
     let phase = *pick(random, &[Phase::Train, Phase::Test]);
-    let (shuffle, prefetch) = (one_in(random, 2), one_in(random, 4));
-    let options = LoaderOptions { mini_batch: 2, phase, seed: 0, shuffle, prefetch, share: Share::default() };
+    let shuffle = one_in(random, 2);
+    let options = LoaderOptions { mini_batch: 2, phase, seed: 0, shuffle, share: Share::default() };
     let mut loader = Loader::new(set, &transform(random), options, &Device::Cpu(Cpu::new(1)))?;
     if one_in(random, 8) {
         loader.set_position(extreme(random).parse().unwrap_or(3).min(1 << 53));

@@ -16,9 +16,6 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// A new random order in every epoch, instead of the order of the data set (Caffe's `Data` layer).
     pub shuffle: bool,
-    /// Whether threads prepare the next mini-batch while the net computes, which takes a copy of each; otherwise each is
-    /// prepared when it is needed.
-    pub prefetch: bool,
     /// Of several ranks each reads its own mini-batch, the first that of the first samples.
     pub share: Share,
 }

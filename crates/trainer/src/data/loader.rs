@@ -5,7 +5,7 @@ use super::prefetch::{Worker, decoders};
 use super::{DataSummary, Dataset, NetError, Transform};
 use crate::spec::TransformParams;
 use std::sync::Arc;
-use tensor::{Device, Staging, ViewMut, arena::zeroed, geometry::elements};
+use tensor::{Device, ViewMut, geometry::elements};
 
 /// An endless stream of mini-batches over a data set.
 ///
@@ -15,6 +15,7 @@ pub struct Loader {
     source: Arc<BatchSource>,
     device: Device,
     worker: Option<Worker>,
+    /// Where the next mini-batch begins.
     position: u64,
 }
 
@@ -110,7 +111,7 @@ impl Loader {
 
     /// Bytes of the mini-batch prepared ahead.
     fn ahead(&self) -> u64 {
-        if self.source.options.prefetch { (self.source.len() * size_of::<f32>()) as u64 } else { 0 }
+        (self.source.len() * size_of::<f32>()) as u64
     }
 
     /// Writes the next mini-batch into memory of the loader's device: `data` in the order sample, channel, row, column,
@@ -123,23 +124,13 @@ impl Loader {
     /// If the lengths of `data` and `labels` are not those of a mini-batch.
     pub fn upload(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), NetError> {
         let Self { source, device, worker, position } = self;
-        let LoaderOptions { mini_batch, prefetch, .. } = source.options;
+        let mini_batch = source.options.mini_batch;
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));
         assert_eq!(lens, (source.data_len(), mini_batch), "lengths of the mini-batch's data and labels");
         let next = *position + source.options.stride();
-        if prefetch {
-            let mut ahead = worker.take().map_or_else(|| Worker::start(source, device, *position), Ok)?;
-            ahead.take(data, labels, next)?;
-            *worker = Some(ahead);
-        } else {
-            Staging::default().fill(device, data, |data| match labels {
-                Some(labels) => {
-                    Staging::default().fill(device, labels, |to| source.fill(*position, data, to))
-                }
-                // Of a layer without a top for labels.
-                None => source.fill(*position, data, &mut zeroed(mini_batch)?),
-            })?;
-        }
+        let mut ahead = worker.take().map_or_else(|| Worker::start(source, device, *position), Ok)?;
+        ahead.take(data, labels, next)?;
+        *worker = Some(ahead);
         *position = next;
         Ok(())
     }

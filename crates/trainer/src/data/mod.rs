@@ -2,7 +2,7 @@
 //!
 //! | step | type | what it does |
 //! | --- | --- | --- |
-//! | read | [`Dataset`]: [`ImageRecords`], [`ImageData`], [`Synthetic`] | one sample as bytes (row, column, channel) |
+//! | read | [`Dataset`]: [`ImageRecords`], [`ImageData`], [`StandIn`] | one sample as bytes (row, column, channel) |
 //! | transform | [`Transform`] | resize, crop, mirror, (pixel - mean) * scale, as Caffe's `transform_param`, and what it lacks |
 //! | assemble | [`Loader`] | whole mini-batches, in order or shuffled, prepared ahead by other threads |
 //!
@@ -20,8 +20,8 @@ mod prefetch;
 mod records;
 mod render;
 mod resize;
+mod stand_in;
 mod survey;
-mod synthetic;
 #[cfg(test)]
 mod tests;
 mod transform;
@@ -39,8 +39,8 @@ pub use loader::Loader;
 pub use mean_file::read_mean;
 pub use records::ImageRecords;
 pub use render::{MOST_CLASSES, Rendering, render};
+pub use stand_in::StandIn;
 pub use survey::Survey;
-pub use synthetic::Synthetic;
 pub use transform::{Transform, TransformScratch};
 pub use unpack::{open_unpacked, sorted_entries, unpacked};
 

@@ -224,14 +224,20 @@ impl dyn Layer {
         (self as &mut dyn Any).downcast_mut()
     }
 
-    /// The layer as what reads a data set, unless that is synthetic and made once.
+    /// The layer as what reads a data set.
     pub fn data(&self) -> Option<&Loader> {
-        (self as &dyn Any).downcast_ref().filter(|loader: &&Loader| loader.options().prefetch)
+        (self as &dyn Any).downcast_ref()
     }
 
     /// The same, to set its position.
     pub fn data_mut(&mut self) -> Option<&mut Loader> {
-        (self as &mut dyn Any).downcast_mut().filter(|loader: &&mut Loader| loader.options().prefetch)
+        (self as &mut dyn Any).downcast_mut()
+    }
+}
+
+impl<L: Layer> From<L> for Box<dyn Layer> {
+    fn from(layer: L) -> Self {
+        Box::new(layer)
     }
 }
 

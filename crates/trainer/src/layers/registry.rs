@@ -22,7 +22,7 @@ macro_rules! make_layers {
         /// The layer that its kind's row in [`layer_types`] makes.
         fn make($place: &Place<'_>) -> Result<Box<dyn Layer>, BoxError> {
             match &$place.layer.kind {
-                $(LayerKind::$name $(($params))? => Ok(Box::new($layer)),)*
+                $(LayerKind::$name $(($params))? => Ok($layer.into()),)*
                 LayerKind::Unknown(reason) => Err(reason.as_str().into()),
             }
         }

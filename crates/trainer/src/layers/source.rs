@@ -1,14 +1,14 @@
 //! Layers that bring data: data sets, synthetic blobs, blobs that the program fills.
 
 use super::{Declaration, Layer, Place};
-use crate::data::{Dataset, ImageData, ImageRecords, Loader, LoaderOptions, Synthetic};
+use crate::data::{Dataset, DatasetFacts, ImageData, ImageRecords, Loader, LoaderOptions, StandIn};
 use crate::spec::{DataParams, Filler, FillerKind, ImageDataParams, Mean, TransformParams, of_top};
 use crate::{NetError, error::BoxError, fill::fill};
 use std::sync::Arc;
 use tensor::{Device, Staging, TensorType, ViewMut};
 
 /// `Data`: what reads the data set of a `data_param`.
-pub(super) fn data(place: &Place<'_>, params: &DataParams) -> Result<Loader, BoxError> {
+pub(super) fn data(place: &Place<'_>, params: &DataParams) -> Result<Box<dyn Layer>, BoxError> {
     let (source, phase) = (place.net.resolve(&params.source), place.net.state.phase);
     let shape = || match (ImageRecords::shape_of(&source, phase), side(&params.transform)) {
         (found, Some(side)) => Ok([found.map_or(3, |shape| shape[0]), side, side]),
@@ -19,7 +19,7 @@ pub(super) fn data(place: &Place<'_>, params: &DataParams) -> Result<Loader, Box
 }
 
 /// `ImageData`: what reads the images of an `image_data_param`.
-pub(super) fn images(place: &Place<'_>, params: &ImageDataParams) -> Result<Loader, BoxError> {
+pub(super) fn images(place: &Place<'_>, params: &ImageDataParams) -> Result<Box<dyn Layer>, BoxError> {
     let net = place.net;
     let source = net.resolve(&params.source);
     // No root folder means the current one, as in Caffe, and not the folder of the net.
@@ -40,30 +40,34 @@ pub(super) fn images(place: &Place<'_>, params: &ImageDataParams) -> Result<Load
 }
 
 /// What reads what `open` opens, if there is a source, or synthetic data instead, of a shape that is given or else
-/// `shape`: one mini-batch, made once, so that timing sees the net and not its data, unless they stand in for the data.
+/// `shape`: one mini-batch, filled once, so that timing sees the net and not its data, unless they stand in for the data.
 fn loader<D: Dataset + 'static>(
-    &Place { net, options, .. }: &Place<'_>,
+    place: &Place<'_>,
     transform: &TransformParams,
     (mini_batch, shuffle): (usize, bool),
     shape: impl FnOnce() -> Result<[usize; 3], NetError>,
     open: Option<impl FnOnce() -> Result<D, NetError>>,
-) -> Result<Loader, BoxError> {
+) -> Result<Box<dyn Layer>, BoxError> {
+    let &Place { net, options, .. } = place;
     let mut transform = transform.clone();
     let dataset: Arc<dyn Dataset> = if let Some(images) = options.synthetic {
         let ask = |error| {
             format!("{error}, and no crop_size says how large the images are; --synthetic=CxHxW does")
         };
-        let shape = images.shape.map_or_else(shape, Ok).map_err(ask)?;
-        // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random
-        // weights, and it would be the processor's slow handling of vanishing gradients that is timed.
-        transform = TransformParams {
-            scale: 1.0 / 128.0,
-            mean: Mean::Values(vec![128.0]),
-            is_rgb: true,
-            crop_size: transform.crop_size.filter(|&side| side <= shape[1].min(shape[2])),
-            ..TransformParams::default()
-        };
-        Arc::new(Synthetic::new(shape, net.classes(), mini_batch * net.share.ranks, options.seed)?)
+        let shape @ [c, h, w] = images.shape.map_or_else(shape, Ok).map_err(ask)?;
+        let (crop_size, classes) = (transform.crop_size.filter(|&side| side <= h.min(w)), net.classes());
+        if !images.stand_in {
+            let [h, w] = crop_size.map_or([h, w], |side| [side; 2]);
+            // Values of about unit size, whatever the file's mean and scale: raw pixels would saturate the loss of random
+            // weights, and it would be the processor's slow handling of vanishing gradients that is timed.
+            let fillers = [Filler::uniform(-1.0, 1.0), Filler::uniform(0.0, classes as f32)];
+            let shapes = [vec![mini_batch, c, h, w], vec![mini_batch]];
+            return Ok(FilledData::new(place, &shapes, &fillers, true).into());
+        }
+        transform = TransformParams { crop_size, ..TransformParams::default() };
+        let len = mini_batch * net.share.ranks;
+        let resident_bytes = (len * size_of::<u32>()) as u64; // a set's labels
+        Arc::new(StandIn(DatasetFacts { len, shape, classes, resident_bytes, ..DatasetFacts::default() }))
     } else {
         if let Mean::File(file) = &mut transform.mean {
             *file = net.resolve(&*file);
@@ -78,19 +82,16 @@ fn loader<D: Dataset + 'static>(
         phase: net.state.phase,
         seed: options.seed,
         shuffle: shuffle && options.synthetic.is_none(),
-        prefetch: options.synthetic.is_none_or(|images| images.stand_in),
         share: net.share,
     };
-    Ok(Loader::new(dataset, &transform, order, &options.device)?)
+    Ok(Loader::new(dataset, &transform, order, &options.device)?.into())
 }
 
 impl Layer for Loader {
     fn declare(&mut self, _: &[TensorType]) -> Result<Declaration, String> {
-        let LoaderOptions { mini_batch, prefetch, .. } = *self.options();
-        let [c, h, w] = self.out_shape();
+        let (mini_batch, [c, h, w]) = (self.options().mini_batch, self.out_shape());
         let tops = vec![TensorType::f32(&[mini_batch, c, h, w]), TensorType::f32(&[mini_batch])];
-        // Where there is no next mini-batch to prepare, there is one for ever.
-        Ok(Declaration { tops, constant: !prefetch, ..Declaration::default() })
+        Ok(Declaration { tops, ..Declaration::default() })
     }
 
     fn upload(&mut self, _: &Device, _: u64, tops: Vec<ViewMut<'_>>) -> Result<(), BoxError> {
@@ -105,23 +106,27 @@ fn side(params: &TransformParams) -> Option<usize> {
     params.crop_size.or(params.resize)
 }
 
-/// `DummyData` and `Input`: blobs from fillers. Constant ones are filled once, others at every iteration.
+/// `DummyData`, `Input` and synthetic images: blobs from fillers. Constant ones are filled once, others at every iteration.
 pub(super) struct FilledData {
     name: String,
     /// Each with its way to the device.
     tops: Vec<(TensorType, Filler, Staging)>,
     constant: bool,
+    /// Whether the second top holds labels, which are whole.
+    is_labelled: bool,
     seed: u64,
 }
 
 impl FilledData {
-    /// Of `fillers`, one for each top or for all; of an `Input` made once, until a program writes others there.
-    pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], is_input: bool) -> Self {
+    /// Of `fillers`, one for each top or for all; of those `made_once`, such as an `Input`'s until a program writes others
+    /// there, no filler need be constant.
+    pub(super) fn new(place: &Place<'_>, shapes: &[Vec<usize>], fillers: &[Filler], made_once: bool) -> Self {
         let shape = |top| TensorType::f32(of_top::<Vec<usize>>(shapes, top));
         let top = |top| (shape(top), *of_top(fillers, top), Staging::default());
         let tops: Vec<_> = (0..place.layer.tops.len()).map(top).collect();
-        let constant = is_input || tops.iter().all(|(_, filler, _)| filler.kind == FillerKind::Constant);
-        Self { name: place.layer.name.clone(), tops, constant, seed: place.options.seed }
+        let constant = made_once || tops.iter().all(|(_, filler, _)| filler.kind == FillerKind::Constant);
+        let is_labelled = place.layer.kind.reads_data();
+        Self { name: place.layer.name.clone(), tops, constant, is_labelled, seed: place.options.seed }
     }
 }
 
@@ -136,8 +141,14 @@ impl Layer for FilledData {
         for (index, ((shape, filler, way), top)) in self.tops.iter_mut().zip(tops).enumerate() {
             way.fill(device, top, |values| -> Result<(), BoxError> {
                 fill(values, shape, *filler, seed, &format!("{}.{index}", self.name));
+                if self.is_labelled && index == 1 {
+                    values.iter_mut().for_each(|label| *label = label.floor());
+                }
                 Ok(())
             })?;
+            if self.constant {
+                *way = Staging::default(); // which is not needed again
+            }
         }
         Ok(())
     }

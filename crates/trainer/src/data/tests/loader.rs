@@ -7,13 +7,13 @@ use crate::{group::Share, testing::gpu};
 use cudnn_layers::copy::copy;
 use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
 use std::{thread, time::Duration};
-use tensor::{Arena, Cursor, Device, Format, ViewMut};
+use tensor::{Arena, Cpu, Cursor, Device, Format, ViewMut};
 
 const SHAPE: [usize; 3] = [1, 4, 5];
 
-fn options(mini_batch: usize, shuffle: bool, prefetch: bool) -> LoaderOptions {
+fn options(mini_batch: usize, shuffle: bool) -> LoaderOptions {
     let (phase, share) = (Phase::Train, Share::default());
-    LoaderOptions { mini_batch, phase, seed: 11, shuffle, prefetch, share }
+    LoaderOptions { mini_batch, phase, seed: 11, shuffle, share }
 }
 
 fn augmenting() -> TransformParams {
@@ -39,7 +39,7 @@ fn take(loader: &mut Loader, mini_batch: usize, count: usize) -> (Vec<f32>, Vec<
 
 #[test]
 fn samples_come_in_order_and_wrap_around() {
-    let mut loader = loader(Counting::new(5, SHAPE), options(3, false, true));
+    let mut loader = loader(Counting::new(5, SHAPE), options(3, false));
     let (_, labels) = take(&mut loader, 3, 4);
     assert_eq!(labels, [0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 1.0]);
     assert_eq!(loader.position(), 12);
@@ -47,13 +47,13 @@ fn samples_come_in_order_and_wrap_around() {
 
 #[test]
 fn a_mini_batch_may_be_larger_than_the_set() {
-    let mut loader = loader(Counting::new(2, SHAPE), options(5, false, true));
+    let mut loader = loader(Counting::new(2, SHAPE), options(5, false));
     assert_eq!(take(&mut loader, 5, 1).1, [0.0, 1.0, 0.0, 1.0, 0.0]);
 }
 
 #[test]
 fn shuffled_epochs_are_different_permutations() {
-    let mut loader = loader(Counting::new(20, SHAPE), options(5, true, true));
+    let mut loader = loader(Counting::new(20, SHAPE), options(5, true));
     let (_, labels) = take(&mut loader, 5, 12);
     let epochs: Vec<Vec<u32>> =
         labels.chunks(20).map(|epoch| epoch.iter().map(|&l| l as u32).collect()).collect();
@@ -68,14 +68,12 @@ fn shuffled_epochs_are_different_permutations() {
 #[test]
 fn what_is_handed_out_does_not_depend_on_threads() {
     let decoded = |decoded| Counting::decoded(13, SHAPE, decoded);
-    let expected = take(&mut loader(decoded(false), options(4, true, false)), 4, 10);
-    for prefetch in [false, true] {
-        for parallel in [false, true] {
-            let found = take(&mut loader(decoded(parallel), options(4, true, prefetch)), 4, 10);
-            assert_eq!(found, expected, "prefetch {prefetch}, parallel {parallel}");
-        }
+    let expected = take(&mut loader(decoded(false), options(4, true)), 4, 10);
+    for parallel in [false, true] {
+        let found = take(&mut loader(decoded(parallel), options(4, true)), 4, 10);
+        assert_eq!(found, expected, "parallel {parallel}");
     }
-    let other_seed = LoaderOptions { seed: 12, ..options(4, true, false) };
+    let other_seed = LoaderOptions { seed: 12, ..options(4, true) };
     assert_ne!(take(&mut loader(decoded(false), other_seed), 4, 10), expected);
 }
 
@@ -94,9 +92,8 @@ fn augmented_images_are_the_same_on_any_number_of_threads() {
     };
     let epochs = |threads: usize, decoded: bool| {
         let set = Arc::new(Counting::decoded(13, [3, 24, 31], decoded));
-        let mut loader = Loader::new(set, &params, options(4, true, false), &Device::cpu()).unwrap();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| take(&mut loader, 4, 7))
+        let device = Device::Cpu(Cpu::new(threads));
+        take(&mut Loader::new(set, &params, options(4, true), &device).unwrap(), 4, 7)
     };
     let expected = epochs(1, false);
     for threads in [1, 2, 7] {
@@ -106,39 +103,37 @@ fn augmented_images_are_the_same_on_any_number_of_threads() {
 
 #[test]
 fn a_resumed_loader_goes_on_bit_by_bit() {
-    for prefetch in [false, true] {
-        let new = || loader(Counting::new(13, SHAPE), options(4, true, prefetch));
-        let mut uninterrupted = new();
-        take(&mut uninterrupted, 4, 5);
-        let position = uninterrupted.position();
-        let expected = take(&mut uninterrupted, 4, 7);
-        let mut resumed = new();
-        take(&mut resumed, 4, 2); // a worker is already ahead elsewhere
-        resumed.set_position(position);
-        assert_eq!(resumed.position(), position);
-        assert_eq!(take(&mut resumed, 4, 7), expected);
-        assert_eq!(resumed.position(), uninterrupted.position());
-    }
+    let new = || loader(Counting::new(13, SHAPE), options(4, true));
+    let mut uninterrupted = new();
+    take(&mut uninterrupted, 4, 5);
+    let position = uninterrupted.position();
+    let expected = take(&mut uninterrupted, 4, 7);
+    let mut resumed = new();
+    take(&mut resumed, 4, 2); // a worker is already ahead elsewhere
+    resumed.set_position(position);
+    assert_eq!(resumed.position(), position);
+    assert_eq!(take(&mut resumed, 4, 7), expected);
+    assert_eq!(resumed.position(), uninterrupted.position());
 }
 
-/// What a GPU is handed is what the processor is, prepared ahead or not, and goes on likewise where it is told to.
+/// What a GPU is handed is what the processor is, and goes on likewise where it is told to.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn cuda_mini_batches_are_those_of_the_processor() {
     const POSITION: u64 = 30;
     let device = gpu();
     let expected = |position| {
-        let mut loader = loader(Counting::new(13, SHAPE), options(4, true, false));
+        let mut loader = loader(Counting::new(13, SHAPE), options(4, true));
         loader.set_position(position);
         take(&mut loader, 4, 9)
     };
     let mut cursor = Cursor::default();
     let [spans, kept @ ..] = [[36, 4]; 10].map(|lens| lens.map(|len| cursor.take(Format::F32, len)));
     let mut arena = Arena::on(&device, cursor.end()).unwrap();
-    for (prefetch, wants_labels) in [(false, true), (false, false), (true, true), (true, false)] {
+    for wants_labels in [true, false] {
         let set = Arc::new(Counting::decoded(13, SHAPE, true));
-        let mut loader = Loader::new(set, &augmenting(), options(4, true, prefetch), &device).unwrap();
-        assert_eq!(loader.staged_bytes(), u64::from(prefetch) * 160);
+        let mut loader = Loader::new(set, &augmenting(), options(4, true), &device).unwrap();
+        assert_eq!(loader.staged_bytes(), 160);
         for position in [0, POSITION] {
             loader.set_position(position);
             let (data, labels) = expected(position);
@@ -150,7 +145,7 @@ fn cuda_mini_batches_are_those_of_the_processor() {
             }
             for (number, parts) in kept.into_iter().enumerate() {
                 let [found, found_labels] = parts.map(|part| arena.read::<f32>(part).unwrap());
-                assert_eq!(found[..], data[36 * number..][..36], "mini-batch {number}, prefetch {prefetch}");
+                assert_eq!(found[..], data[36 * number..][..36], "mini-batch {number}");
                 assert!(!wants_labels || found_labels[..] == labels[4 * number..][..4], "labels of {number}");
             }
         }
@@ -159,16 +154,16 @@ fn cuda_mini_batches_are_those_of_the_processor() {
 
 #[test]
 fn positions_need_not_be_multiples_of_the_mini_batch() {
-    let mut loader = loader(Counting::new(13, SHAPE), options(4, false, true));
+    let mut loader = loader(Counting::new(13, SHAPE), options(4, false));
     loader.set_position(13 * 1_000_000_007 + 11);
     assert_eq!(take(&mut loader, 4, 1).1, [11.0, 12.0, 0.0, 1.0]);
 }
 
 #[test]
 fn the_first_error_reaches_the_caller_again_and_again() {
-    for (prefetch, decoded) in [(false, false), (true, false), (true, true)] {
+    for decoded in [false, true] {
         let broken = Counting { broken: Some(6), ..Counting::decoded(9, SHAPE, decoded) };
-        let mut loader = loader(broken, options(4, false, prefetch));
+        let mut loader = loader(broken, options(4, false));
         take(&mut loader, 4, 1);
         let (mut data, mut labels) = (vec![0.0; 36], vec![0.0; 4]);
         for _ in 0..2 {
@@ -210,8 +205,7 @@ fn a_mini_batch_that_nobody_waits_for_is_given_up() {
     for decoded in [false, true] {
         let set = Arc::new(Slow(Counting::decoded(SAMPLES, SHAPE, decoded), AtomicUsize::new(0)));
         let none = TransformParams::default();
-        let mut loader =
-            Loader::new(set.clone(), &none, options(SAMPLES, false, true), &Device::cpu()).unwrap();
+        let mut loader = Loader::new(set.clone(), &none, options(SAMPLES, false), &Device::cpu()).unwrap();
         take(&mut loader, SAMPLES, 1);
         drop(loader);
         let read = set.1.load(Ordering::SeqCst);
@@ -223,10 +217,7 @@ fn a_mini_batch_that_nobody_waits_for_is_given_up() {
 fn impossible_loaders_are_refused() {
     let error = |transform: &TransformParams, mini_batch| {
         let dataset = Arc::new(Counting::new(5, SHAPE));
-        Loader::new(dataset, transform, options(mini_batch, false, true), &Device::cpu())
-            .err()
-            .unwrap()
-            .to_string()
+        Loader::new(dataset, transform, options(mini_batch, false), &Device::cpu()).err().unwrap().to_string()
     };
     assert_eq!(error(&TransformParams::default(), 0), "no mini-batch of 0 can be made from 5 samples");
     let crop = TransformParams { crop_size: Some(5), ..TransformParams::default() };
@@ -237,7 +228,7 @@ fn impossible_loaders_are_refused() {
 fn the_digits_load_scaled_and_resized() {
     let set = Arc::new(ImageRecords::open(&digits(), Phase::Test).unwrap());
     let transform = TransformParams { scale: 1.0 / 256.0, resize: Some(28), ..TransformParams::default() };
-    let options = LoaderOptions { phase: Phase::Test, ..options(100, false, true) };
+    let options = LoaderOptions { phase: Phase::Test, ..options(100, false) };
     let mut loader = Loader::new(set.clone(), &transform, options, &Device::cpu()).unwrap();
     assert_eq!(loader.out_shape(), [1, 28, 28]);
     let (data, labels) = take(&mut loader, 100, 3);
@@ -256,10 +247,8 @@ fn the_digits_load_scaled_and_resized() {
 fn a_mini_batch_that_no_memory_holds_is_refused() {
     let set = Arc::new(Counting::new(5, SHAPE));
     let transform = TransformParams { resize: Some(16384), ..TransformParams::default() };
-    let error = Loader::new(set, &transform, options(1 << 31, false, true), &Device::cpu())
-        .err()
-        .unwrap()
-        .to_string();
+    let error =
+        Loader::new(set, &transform, options(1 << 31, false), &Device::cpu()).err().unwrap().to_string();
     assert_eq!(error, "2147483648 samples of 1x16384x16384 are more than any memory holds");
 }
 
@@ -268,9 +257,10 @@ fn what_is_read_at_a_time_is_counted() {
     let bytes = |decoded, resize: Option<usize>| {
         let set = Arc::new(Counting::decoded(5, [1, 300, 400], decoded));
         let transform = TransformParams { resize, crop_size: Some(3), ..TransformParams::default() };
-        Loader::new(set, &transform, options(1, false, false), &Device::cpu()).unwrap().host_bytes()
+        Loader::new(set, &transform, options(1, false), &Device::cpu()).unwrap().host_bytes()
     };
-    let (order, threads) = (size_of::<usize>() as u64, tensor::Cpu::available_threads() as u64);
+    // What is prepared ahead are nine pixels and a label.
+    let (order, threads) = ((size_of::<usize>() + 40) as u64, Cpu::available_threads() as u64);
     assert_eq!(bytes(false, None), order + 120_000);
     // Resized in one direction, then in the other.
     let resizing = 150 * 400 + 22_500;
