@@ -1,6 +1,8 @@
 //! Layers that work element by element on one blob: `ReLU` and its like, `PReLU`, `Dropout`.
 
-use super::{Backward, Declaration, Declared, Forward, Layer, Need, ParamDeclaration, Place};
+use super::{
+    Backward, Copies, CopyLayer, Declaration, Declared, Forward, Layer, Need, ParamDeclaration, Place,
+};
 use crate::error::BoxError;
 use crate::spec::{DropoutParams, PReluParams, Phase};
 use cudnn_layers::activation::{self, Activation};
@@ -102,17 +104,20 @@ impl Layer for PRelu {
     }
 }
 
-/// Inverted dropout in TRAIN; nothing at all in TEST. The mask is drawn again backward, so no memory is needed.
+/// Inverted dropout. The mask is drawn again backward, so no memory is needed.
 pub(super) struct DropoutLayer {
     ratio: f32,
     seed: u64,
-    identity: bool,
 }
 
 impl DropoutLayer {
-    pub(super) fn new(params: &DropoutParams, place: &Place<'_>) -> Self {
+    /// Its layer in TRAIN; in TEST one that does nothing at all.
+    pub(super) fn new(params: &DropoutParams, place: &Place<'_>) -> Box<dyn Layer> {
         let seed = fnv1a(place.layer.name.bytes()) ^ place.options.seed;
-        Self { ratio: params.ratio, seed, identity: place.net.state.phase == Phase::Test }
+        match place.net.state.phase {
+            Phase::Train => Self { ratio: params.ratio, seed }.into(),
+            Phase::Test => CopyLayer::new(&Copies::Unchanged).into(),
+        }
     }
 
     fn mask<'a>(&self, iteration: View<'a>) -> Dropout<'a> {
@@ -128,22 +133,14 @@ impl Layer for DropoutLayer {
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {
         let (mask, y) = (self.mask(io.iteration), io.tops.remove(0));
-        match (io.bottoms.first(), self.identity) {
-            (Some(&x), true) => copy::copy(device, x, y.replaced()),
-            (None, true) => {}
-            (x, false) => dropout::apply(device, &mask, x.copied(), y.replaced()),
-        }
+        dropout::apply(device, &mask, io.bottoms.first().copied(), y.replaced());
         Ok(())
     }
 
     fn backward(&mut self, device: &Device, mut io: Backward<'_>) -> Result<(), BoxError> {
-        let mask = self.mask(io.iteration);
         let Some(dx) = io.bottom_diffs.remove(0) else { return Ok(()) };
-        match (io.top_diffs.first().map(|_| io.top_diff()), self.identity) {
-            (Some(dy), true) => copy::copy(device, dy, dx),
-            (None, true) => {}
-            (dy, false) => dropout::apply(device, &mask, dy, dx),
-        }
+        let dy = io.top_diffs.first().map(|_| io.top_diff());
+        dropout::apply(device, &self.mask(io.iteration), dy, dx);
         Ok(())
     }
 }

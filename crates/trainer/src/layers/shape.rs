@@ -11,6 +11,8 @@ use tensor::{Accumulate, ConvGeometry, Device, Format, Space, TensorType, geomet
 /// What the tops are.
 #[derive(Clone)]
 pub(crate) enum Copies {
+    /// The same.
+    Unchanged,
     /// Axes become one.
     Flatten(FlattenParams),
     /// Axes are replaced.
@@ -73,6 +75,7 @@ impl Layer for CopyLayer {
         let x = &bottoms[0];
         self.extents = x.dims().to_vec();
         let top = match &self.params {
+            Copies::Unchanged => x.clone(),
             Copies::Flatten(params) => flattened(params, x)?,
             Copies::Reshape(params) => reshaped(params, x)?,
             Copies::Split(tops) => {
