@@ -24,12 +24,6 @@ pub enum MemoryError {
     Device(#[from] CudaError),
 }
 
-/// `len` zeros in host memory, which takes room only where it is written to.
-pub fn zeroed<T: bytemuck::Zeroable>(len: usize) -> Result<Vec<T>, MemoryError> {
-    let refused = |()| MemoryError::Host { bytes: len.saturating_mul(size_of::<T>()) };
-    bytemuck::allocation::try_zeroed_vec(len).map_err(refused)
-}
-
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C, align(256))]
 struct Block([u8; ALIGNMENT]);
@@ -52,9 +46,12 @@ impl fmt::Debug for Arena {
 pub type Leases<'a> = (Vec<View<'a>>, Vec<ViewMut<'a>>);
 
 impl Arena {
-    /// `len` bytes of host memory, rounded up to a multiple of [`ALIGNMENT`], all 0.
+    /// `len` bytes of host memory, rounded up to a multiple of [`ALIGNMENT`], all 0. They take room only where they are
+    /// written to.
     pub fn new(len: usize) -> Result<Self, MemoryError> {
-        Ok(Self(Memory::Host(zeroed(len.div_ceil(ALIGNMENT))?)))
+        let blocks = len.div_ceil(ALIGNMENT);
+        let refused = |()| MemoryError::Host { bytes: blocks.saturating_mul(ALIGNMENT) };
+        Ok(Self(Memory::Host(bytemuck::allocation::try_zeroed_vec(blocks).map_err(refused)?)))
     }
 
     /// The same in the memory of `device`.
