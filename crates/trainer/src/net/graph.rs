@@ -1,7 +1,9 @@
 //! From a list of layers to a graph: blobs in single assignment, who needs a gradient, who runs in place.
 
 use crate::error::NetError;
-use crate::layers::{Absorbed, Copies, CopyLayer, Declaration, Layer, Need, ParamDeclaration, reads};
+use crate::layers::{
+    self, Absorbed, BuildOptions, Copies, CopyLayer, Declaration, Layer, Need, ParamDeclaration, reads,
+};
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
 use std::{collections::HashMap, fmt::Display};
 use tensor::{Accumulate, ConvGeometry, Format, Space, TensorType, geometry::elements};
@@ -22,7 +24,9 @@ pub struct Value {
     pub consumers: Vec<usize>,
     /// The value whose memory it uses: itself, or for a node in place that of its bottom.
     pub root: ValueId,
-    /// Whether a gradient of it is computed.
+    /// Whether a gradient of it is wanted: to reach a trained parameter, or as the file forces it.
+    pub wants_diff: bool,
+    /// Whether a gradient of it is computed: it is wanted, and leads to a loss.
     pub needs_diff: bool,
 }
 
@@ -97,27 +101,30 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Connects `layers`, made from `spec.layers` one by one, none of which reads a blob twice, checking shapes on the
-    /// way. Feature maps are of `format`: where a layer reads another than there is, one that converts comes before it.
-    /// Returns all layers, one for each node. Without `backward`, no node gets a backward pass.
+    /// Makes and connects the layers of `spec` one by one, checking shapes on the way. Feature maps are of the device's
+    /// format: where a layer reads another than there is, one that converts comes before it; so does a copy where it reads
+    /// a blob again; and what adds a top to the objective comes behind. Returns all layers, one for each node. Without
+    /// `backward`, no node gets a backward pass.
     ///
     /// # Errors
-    /// A bottom that nothing produces (or only a later layer: a cycle), a blob with two producers, two layers of one
-    /// name, a shape that does not fit or is larger than any memory, a shared parameter of another shape.
+    /// Data that cannot be opened, a bottom that nothing produces (or only a later layer: a cycle), a blob with two
+    /// producers, two layers of one name, a shape that does not fit or is larger than any memory, a shared parameter of
+    /// another shape.
     pub fn build(
         spec: &NetSpec,
-        layers: Vec<Box<dyn Layer>>,
-        format: Format,
+        options: &BuildOptions,
         backward: bool,
     ) -> Result<(Self, Vec<Box<dyn Layer>>), NetError> {
-        let (graph, made, nodes, current, converted, shared) = Default::default();
-        let mut builder = Builder { spec, format, graph, layers: made, converted, nodes, current, shared };
-        for (layer_spec, layer) in spec.layers.iter().zip(layers) {
+        let (graph, layers, nodes, current, converted, shared) = Default::default();
+        let format = options.device.format();
+        let mut builder = Builder { spec, format, graph, layers, converted, nodes, current, shared };
+        for layer_spec in &spec.layers {
+            let layer = layers::build(spec, layer_spec, options)?;
             builder.add(layer_spec, layer).map_err(|message| NetError::layer(layer_spec, message))?;
         }
         let Builder { mut graph, layers, .. } = builder;
         if backward {
-            graph.find_gradients(spec.force_backward);
+            graph.find_gradients();
         }
         let is_read = |node: &&Node| {
             matches!(node.spec.kind, LayerKind::SoftmaxWithLoss(_)) && graph.values[node.tops[0]].needs_diff
@@ -132,8 +139,7 @@ impl Graph {
     }
 
     /// Marks nodes that run backward and values with a gradient: those on a path from a trained parameter to a loss.
-    fn find_gradients(&mut self, force: bool) {
-        let wanted = self.wanted(force);
+    fn find_gradients(&mut self) {
         let mut leads_to_loss = vec![false; self.values.len()];
         let [mut reached_values, mut reached_params] =
             [self.values.len(), self.params.len()].map(|len| vec![false; len]);
@@ -150,8 +156,9 @@ impl Graph {
             for (i, &bottom) in node.bottoms.iter().enumerate() {
                 let passes = node.declaration.gradients[i] && node.spec.propagate_down.get(i) != Some(&false);
                 leads_to_loss[bottom] |= passes;
-                node.propagates[i] = (passes && wanted[bottom]).then(|| first(&mut reached_values, bottom));
-                self.values[bottom].needs_diff |= node.propagates[i].is_some();
+                let value = &mut self.values[bottom];
+                node.propagates[i] = (passes && value.wants_diff).then(|| first(&mut reached_values, bottom));
+                value.needs_diff |= node.propagates[i].is_some();
             }
             let trains = node.params.iter().any(|&param| self.params[param].trained);
             node.backward = trains || node.propagates.iter().any(Option::is_some);
@@ -164,19 +171,6 @@ impl Graph {
                 *scratch = Space::all_of([*scratch, self.values[node.bottoms[0]].shape.space()]);
             }
         }
-    }
-
-    /// For each value, whether its gradient is wanted: to reach a trained parameter, or by `force`.
-    fn wanted(&self, force: bool) -> Vec<bool> {
-        let mut wanted = vec![force; self.values.len()];
-        for node in &self.nodes {
-            let trains = node.params.iter().any(|&param| self.params[param].trained);
-            let passes = node.bottoms.iter().zip(&node.declaration.gradients);
-            if trains || passes.clone().any(|(&bottom, &gradient)| gradient && wanted[bottom]) {
-                node.tops.iter().for_each(|&top| wanted[top] = true);
-            }
-        }
-        wanted
     }
 
     /// Gives the top of each in-place layer its bottom's memory, where that destroys nothing that is read later. Where
@@ -246,7 +240,13 @@ impl<'a> Builder<'a> {
         }
         let mut bottoms = Vec::with_capacity(spec.bottoms.len());
         for (index, name) in spec.bottoms.iter().enumerate() {
-            let bottom = self.bottom(name)?;
+            let mut bottom = self.bottom(name)?;
+            // Caffe copies every blob with several readers. Here the gradients of several layers add up in one place, but
+            // one layer gives each of its bottoms a gradient of its own.
+            if spec.bottoms[..index].contains(name) {
+                let copy = format!("{name}_{}_{index}_split", spec.name);
+                bottom = self.copy(spec, &copy, (LayerKind::Split, Copies::Split(1)), (bottom, &copy))?;
+            }
             let shape = &self.graph.values[bottom].shape;
             let wanted = reads(spec, index, shape, self.format);
             let convolution = layer.convolution().filter(|_| self.is_data(bottom));
@@ -261,7 +261,17 @@ impl<'a> Builder<'a> {
         let tops = (spec.tops.iter().zip(&declaration.tops))
             .map(|(name, shape)| self.top(spec, name, shape))
             .collect::<Result<Vec<_>, _>>()?;
-        self.push(spec, layer, declaration, (bottoms, tops, params));
+        let weighs_itself = !declaration.loss_weights.is_empty();
+        self.push(spec, layer, declaration, (bottoms, tops.clone(), params));
+        for (index, (blob, top)) in spec.tops.iter().zip(tops).enumerate() {
+            let weight = spec.loss_weight(index);
+            if weight != 0.0 && !weighs_itself {
+                let (top, name) = (self.converted(spec, top, (Format::F32, None))?, &spec.name);
+                let (name, copies) = (format!("{name}_{blob}_objective"), Copies::Objective(weight));
+                let top = self.copy(spec, &name, (LayerKind::Objective, copies), (top, blob))?;
+                self.current.insert(blob, top);
+            }
+        }
         Ok(())
     }
 
@@ -274,7 +284,12 @@ impl<'a> Builder<'a> {
         (bottoms, tops, params): (Vec<ValueId>, Vec<ValueId>, Vec<usize>),
     ) {
         let index = self.graph.nodes.len();
-        bottoms.iter().for_each(|&bottom| self.graph.values[bottom].consumers.push(index));
+        let Graph { values, params: all, .. } = &mut self.graph;
+        bottoms.iter().for_each(|&bottom| values[bottom].consumers.push(index));
+        let mut passes = bottoms.iter().zip(&declaration.gradients);
+        let wants_diff = params.iter().any(|&param| all[param].trained)
+            || passes.any(|(&bottom, &gradient)| gradient && values[bottom].wants_diff);
+        tops.iter().for_each(|&top| values[top].wants_diff |= wants_diff);
         self.layers.push(layer);
         self.graph.nodes.push(Node {
             spec: spec.clone(),
@@ -305,7 +320,7 @@ impl<'a> Builder<'a> {
         value: ValueId,
         (format, blocks): (Format, Option<ConvGeometry>),
     ) -> Result<ValueId, String> {
-        let Value { name, shape, .. } = &self.graph.values[value];
+        let Value { name: blob, shape, .. } = self.graph.values[value].clone();
         let format = shape.in_format(format).format();
         if shape.format() == format && blocks.is_none() {
             return Ok(value);
@@ -313,17 +328,30 @@ impl<'a> Builder<'a> {
         if let Some(&known) = self.converted.get(&(value, format, blocks)) {
             return Ok(known);
         }
-        let (blob, shape) = (name.clone(), shape.clone());
-        let blobs = [vec![blob.clone()], vec![blob.clone()]];
         let name = format!("{blob}_{}_convert", reader.name);
         // Who asks for the blob wants no blocks.
-        let top_name = if blocks.is_some() { name.clone() } else { blob.clone() };
-        let spec = LayerSpec::new(name, LayerKind::Convert, blobs, reader.location.clone());
-        let mut layer = Box::new(CopyLayer::new(&Copies::Convert(format, blocks)));
-        let declaration = layer.declare(&[shape])?;
-        let top = self.value(&top_name, &declaration.tops[0]);
-        self.push(&spec, layer, declaration, (vec![value], vec![top], Vec::new()));
+        let top = if blocks.is_some() { &name } else { &blob };
+        let copies = (LayerKind::Convert, Copies::Convert(format, blocks));
+        let top = self.copy(reader, &name, copies, (value, top))?;
         self.converted.insert((value, format, blocks), top);
+        Ok(top)
+    }
+
+    /// Adds a layer `name`, which the file has not, for one that it has: `value` is copied to a new one of the blob `top`.
+    fn copy(
+        &mut self,
+        owner: &LayerSpec,
+        name: &str,
+        (kind, copies): (LayerKind, Copies),
+        (value, top): (ValueId, &str),
+    ) -> Result<ValueId, String> {
+        let Value { name: blob, shape, .. } = self.graph.values[value].clone();
+        let blobs = [vec![blob], vec![top.to_owned()]];
+        let spec = LayerSpec::new(name.to_owned(), kind, blobs, owner.location.clone());
+        let mut layer = Box::new(CopyLayer::new(&copies));
+        let declaration = layer.declare(&[shape])?;
+        let top = self.value(top, &declaration.tops[0]);
+        self.push(&spec, layer, declaration, (vec![value], vec![top], Vec::new()));
         Ok(top)
     }
 
@@ -361,7 +389,8 @@ impl<'a> Builder<'a> {
     fn value(&mut self, name: &str, shape: &TensorType) -> ValueId {
         let (id, producer) = (self.graph.values.len(), self.graph.nodes.len());
         let (name, shape) = (name.to_owned(), shape.clone());
-        let value = Value { name, shape, producer, consumers: Vec::new(), root: id, needs_diff: false };
+        let (consumers, wants_diff) = (Vec::new(), self.spec.force_backward);
+        let value = Value { name, shape, producer, consumers, root: id, wants_diff, needs_diff: false };
         self.graph.values.push(value);
         id
     }

@@ -10,7 +10,7 @@ pub(crate) mod tests;
 
 use crate::data::Loader;
 use crate::error::NetError;
-use crate::layers::{self, BuildOptions, Layer, Need};
+use crate::layers::{BuildOptions, Layer, Need};
 use crate::spec::{LayerKind, NetSpec, Phase};
 use cudnn_layers::{conv::ConvOp, update::Method};
 use graph::{Graph, Node, Param, Value, ValueId};
@@ -78,12 +78,9 @@ impl Net {
         let (file, phase) = (spec.file.display(), spec.state.phase);
         let nothing = || NetError::Refused(format!("{file}: none of its layers is of the phase {phase}"));
         spec.layers.first().ok_or_else(nothing)?;
-        let separate = rewrite::separate(spec);
-        let order = options.device.format().layout;
-        let (spec, mut gone) = if training { rewrite::join(separate, order) } else { (separate, Vec::new()) };
-        let layers = spec.layers.iter().map(|layer| layers::build(&spec, layer, options));
-        let layers = layers.collect::<Result<Vec<_>, _>>()?;
-        let (mut graph, layers) = Graph::build(&spec, layers, options.device.format(), training)?;
+        let (spec, order) = (spec.clone(), options.device.format().layout);
+        let (spec, mut gone) = if training { rewrite::join(spec, order) } else { (spec, Vec::new()) };
+        let (mut graph, layers) = Graph::build(&spec, options, training)?;
         check_labels(&graph, &layers)?;
         gone.append(&mut rewrite::absorb(&mut graph, training));
         let scratch = graph.nodes.iter().map(|node| node.declaration.scratch.map(bytes)).collect();

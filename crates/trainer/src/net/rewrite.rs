@@ -1,5 +1,4 @@
-//! Layers that are not those of the file: copies of bottoms that stand twice in one layer, and parts of the objective,
-//! are added; others run inside their neighbours, which saves passes over memory.
+//! Layers that run inside their neighbours, which saves passes over memory.
 
 use super::graph::{Graph, Node};
 use crate::layers::{Absorbed, Need};
@@ -7,58 +6,11 @@ use crate::spec::{
     Combination, EltwiseParams, LayerKind, LayerSpec, NetSpec, Phase, PoolingMethod, PoolingParams,
 };
 use cudnn_layers::batch_norm;
-use std::collections::HashSet;
 use tensor::AxisOrder;
 
-/// The layers of `spec`, where no layer reads a blob twice: each further mention of a bottom is a copy of it, made by a
-/// `Split` before the layer. Caffe does the same, for every blob with several readers; here only these need it, since
-/// the gradients of several layers add up in one place, but one layer gives each of its bottoms a gradient of its own.
-pub(super) fn separate(spec: &NetSpec) -> NetSpec {
-    let mut layers = Vec::with_capacity(spec.layers.len());
-    for layer in &spec.layers {
-        let mut layer = layer.clone();
-        layers.extend(copies(&mut layer));
-        let objectives = objectives(&mut layer);
-        layers.push(layer);
-        layers.extend(objectives);
-    }
-    NetSpec { layers, ..spec.clone() }
-}
-
-/// The layers that add tops of `layer`, which is no loss, to the objective, each in place; its weights go to them.
-fn objectives(layer: &mut LayerSpec) -> Vec<LayerSpec> {
-    if matches!(layer.kind, LayerKind::SoftmaxWithLoss(_) | LayerKind::Objective) {
-        return Vec::new();
-    }
-    let weights = std::mem::take(&mut layer.loss_weights).into_iter().zip(&layer.tops);
-    let objective = |(weight, top): (f32, &String)| {
-        let blobs = [vec![top.clone()], vec![top.clone()]];
-        let name = format!("{}_{top}_objective", layer.name);
-        let objective = LayerSpec::new(name, LayerKind::Objective, blobs, layer.location.clone());
-        LayerSpec { loss_weights: vec![weight], ..objective }
-    };
-    weights.filter(|(weight, _)| *weight != 0.0).map(objective).collect()
-}
-
-/// The layers that copy what `layer` reads again, now under names of their own.
-fn copies(layer: &mut LayerSpec) -> Vec<LayerSpec> {
-    let (mut copies, mut before) = (Vec::new(), HashSet::new());
-    for index in 0..layer.bottoms.len() {
-        let bottom = &layer.bottoms[index];
-        if !before.insert(bottom.clone()) {
-            let copy = format!("{bottom}_{}_{index}_split", layer.name);
-            let blob = std::mem::replace(&mut layer.bottoms[index], copy.clone());
-            let blobs = [vec![blob], vec![copy.clone()]];
-            copies.push(LayerSpec::new(copy, LayerKind::Split, blobs, layer.location.clone()));
-        }
-    }
-    copies
-}
-
-/// `spec`, whose layers read no blob twice, with the same results. A sum of two that alone reads one of them becomes part
-/// of the batch normalisation that this is, in the sum's place; and so does, in NHWC, a maximum pooling, in the
-/// normalisation's place, where a ReLU between them comes behind. The blobs in between are no more: returns their names,
-/// too.
+/// `spec` with the same results. A sum of two that alone reads one of them becomes part of the batch normalisation that
+/// this is, in the sum's place; and so does, in NHWC, a maximum pooling, in the normalisation's place, where a ReLU between
+/// them comes behind. The blobs in between are no more: returns their names, too.
 pub(super) fn join(mut spec: NetSpec, order: AxisOrder) -> (NetSpec, Vec<String>) {
     let mut gone = Vec::new();
     for index in (0..spec.layers.len()).rev() {
@@ -98,15 +50,21 @@ fn users(layers: &[LayerSpec], blob: &String) -> Vec<usize> {
     (0..layers.len()).filter(|&user| uses(&layers[user])).collect()
 }
 
+/// Whether no top of a layer is a part of the objective.
+fn has_no_weight(layer: &LayerSpec) -> bool {
+    layer.loss_weights.iter().all(|&weight| weight == 0.0)
+}
+
 /// The last batch normalisation that only the sum number `index` reads, if that is a plain sum of two.
 fn norm_of_sum(layers: &[LayerSpec], index: usize) -> Option<usize> {
     let sum = &layers[index];
     let LayerKind::Eltwise(EltwiseParams { operation: Combination::Sum(coefficients) }) = &sum.kind else {
         return None;
     };
-    let is_plain = coefficients.iter().all(|&coefficient| coefficient == 1.0) && sum.bottoms.len() == 2;
+    let is_of_ones = coefficients.iter().all(|&coefficient| coefficient == 1.0);
     // Gradients go through it as if nothing were said of them, and it has no part in the objective.
-    if !(is_plain && sum.propagate_down.is_empty() && sum.loss_weights.is_empty()) {
+    let is_of_two = sum.bottoms.len() == 2 && sum.bottoms[0] != sum.bottoms[1];
+    if !(is_of_ones && is_of_two && sum.propagate_down.is_empty() && has_no_weight(sum)) {
         return None;
     }
     let norms = sum.bottoms.iter().filter_map(|blob| match users(layers, blob)[..] {
@@ -122,6 +80,7 @@ fn norm_of_sum(layers: &[LayerSpec], index: usize) -> Option<usize> {
         layers.iter().filter(|layer| layer.tops.contains(bottom)).count() == 1
             && !sum.bottoms.contains(bottom)
             && !is_shared
+            && has_no_weight(&layers[*norm])
     };
     norms.filter(is_norm).max()
 }
@@ -138,14 +97,15 @@ fn norm_of_pooling(
         _ => return None,
     };
     // Gradients go through all as if nothing were said of them.
-    let is_plain = |layer: usize| layers[layer].propagate_down.is_empty();
+    let is_plain = |layer: usize| layers[layer].propagate_down.is_empty() && has_no_weight(&layers[layer]);
     let is_relu = |relu: usize| {
         matches!(&layers[relu].kind, LayerKind::ReLU(relu) if relu.negative_slope == 0.0)
             && is_plain(relu)
             && layers[relu].tops == layers[relu].bottoms
     };
     let is_norm = matches!(&layers[norm].kind, LayerKind::BatchNorm(norm) if norm.use_global_stats != Some(true))
-        && layers[norm].bottoms.len() == 1;
+        && layers[norm].bottoms.len() == 1
+        && has_no_weight(&layers[norm]);
     let pools = pooling.method == PoolingMethod::Max
         && pooling.window.is_some_and(|window| batch_norm::can_pool(window, pooling.stride));
     (is_norm && relu.is_none_or(is_relu) && pools && is_plain(index)).then_some((norm, relu))

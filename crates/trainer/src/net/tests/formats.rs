@@ -1,7 +1,7 @@
 //! Where conversions stand in a net whose feature maps are not in single precision and NCHW.
 
 use super::{DATA, conv, head, layer};
-use crate::layers::{self, BuildOptions, SyntheticData};
+use crate::layers::{BuildOptions, SyntheticData};
 use crate::net::layout::{from_nchw, in_nchw};
 use crate::net::{Net, graph::Graph};
 use crate::snapshot::modules::{blue_first, modules};
@@ -15,8 +15,7 @@ fn nodes(text: &str, format: Format) -> Vec<(String, String)> {
     let mut device = Device::cpu();
     device.set_format(format);
     let options = BuildOptions { device, seed: 1, synthetic: None };
-    let layers = spec.layers.iter().map(|layer| layers::build(&spec, layer, &options).unwrap()).collect();
-    let (graph, layers) = Graph::build(&spec, layers, format, true).unwrap();
+    let (graph, layers) = Graph::build(&spec, &options, true).unwrap();
     assert_eq!(graph.nodes.len(), layers.len());
     let top = |top: usize| format!("{} {}", graph.values[top].name, graph.values[top].shape.format());
     graph.nodes.iter().map(|node| (node.spec.name.clone(), top(node.tops[0]))).collect()
