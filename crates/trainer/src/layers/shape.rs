@@ -31,10 +31,8 @@ fn flattened(params: &FlattenParams, x: &TensorType) -> Result<TensorType, Strin
     if last < first {
         return Err(format!("axis {first} lies behind end_axis {last}"));
     }
-    let mut dims = x.dims()[..first].to_vec();
-    dims.push(x.dims()[first..=last].iter().product());
-    dims.extend(&x.dims()[last + 1..]);
-    Ok(x.with_dims(&dims))
+    let (axis, num_axes) = (first as i32, (last + 1 - first) as i32);
+    reshaped(&ReshapeParams { dims: vec![-1], axis, num_axes }, x)
 }
 
 fn reshaped(params: &ReshapeParams, x: &TensorType) -> Result<TensorType, String> {

@@ -32,7 +32,7 @@ impl Layer for Softmax {
 
 /// The logistic loss of class scores. Backward needs the labels and the saved probabilities, which a second top shows.
 /// It has a weight for each top.
-pub(super) type SoftmaxWithLoss = Declared<(SoftmaxWithLossParams, Vec<f32>), AxisExtents>;
+pub(super) type SoftmaxWithLoss = Declared<(SoftmaxWithLossParams, [f32; 2]), AxisExtents>;
 
 impl SoftmaxWithLoss {
     fn options(&self) -> LossOptions {
@@ -46,7 +46,7 @@ impl Layer for SoftmaxWithLoss {
         let (params, weights) = &self.params;
         let extents = classes(&bottoms[0], params.axis)?;
         check_labels(&extents, bottoms)?;
-        if weights[1..].iter().any(|&weight| weight != 0.0) {
+        if weights[1] != 0.0 {
             return Err("the probabilities are no loss: the second top's loss_weight must be 0".to_owned());
         }
         self.extents = extents;
@@ -55,7 +55,7 @@ impl Layer for SoftmaxWithLoss {
             gradients: vec![true, false],
             read_bottoms: 2,
             saved: softmax::saved(&extents),
-            loss_weights: weights.clone(),
+            loss_weights: weights.to_vec(),
             ..Declaration::default()
         })
     }

@@ -58,10 +58,9 @@ macro_rules! layer_types {
             "Reads blobs, which are no outputs of the net then"
         Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::new(params, place); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Softmax::new(params); "Probabilities of classes"
-        SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 => {
-            let weights = (0..place.layer.tops.len()).map(|top| place.layer.loss_weight(top));
-            SoftmaxWithLoss::new(&(params.clone(), weights.collect()))
-        }; "Cross entropy of classes and labels; and probabilities"
+        SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 =>
+            SoftmaxWithLoss::new(&(params.clone(), [0, 1].map(|top| place.layer.loss_weight(top))));
+            "Cross entropy of classes and labels; and probabilities"
         Objective, 1..=1, 1..=1 => CopyLayer::new(&Copies::Objective(place.layer.loss_weight(0)));
             "Adds the sum of its bottom to the objective; made where a layer that is no loss has a loss_weight"
         Accuracy(params: AccuracyParams), 2..=2, 1..=2 => Accuracy::new(params);
