@@ -141,9 +141,8 @@ impl Graph {
     /// Marks nodes that run backward and values with a gradient: those on a path from a trained parameter to a loss.
     fn find_gradients(&mut self) {
         let mut leads_to_loss = vec![false; self.values.len()];
-        let [mut reached_values, mut reached_params] =
-            [self.values.len(), self.params.len()].map(|len| vec![false; len]);
-        let first = |reached: &mut [bool], id: usize| match std::mem::replace(&mut reached[id], true) {
+        let mut reached = vec![false; self.params.len()];
+        let first = |is_reached: &mut bool| match std::mem::replace(is_reached, true) {
             false => Accumulate::Replace,
             true => Accumulate::Add,
         };
@@ -157,14 +156,13 @@ impl Graph {
                 let passes = node.declaration.gradients[i] && node.spec.propagate_down.get(i) != Some(&false);
                 leads_to_loss[bottom] |= passes;
                 let value = &mut self.values[bottom];
-                node.propagates[i] = (passes && value.wants_diff).then(|| first(&mut reached_values, bottom));
-                value.needs_diff |= node.propagates[i].is_some();
+                node.propagates[i] = (passes && value.wants_diff).then(|| first(&mut value.needs_diff));
             }
             let trains = node.params.iter().any(|&param| self.params[param].trained);
             node.backward = trains || node.propagates.iter().any(Option::is_some);
             if node.backward {
                 let params = node.params.iter();
-                node.param_accumulate = params.map(|&param| first(&mut reached_params, param)).collect();
+                node.param_accumulate = params.map(|&param| first(&mut reached[param])).collect();
             }
             if node.backward && node.declaration.always_propagates && node.propagates[0].is_none() {
                 let [_, scratch] = &mut node.declaration.scratch;
