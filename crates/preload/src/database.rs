@@ -5,7 +5,7 @@ use crate::shared::{lock, warn};
 use crate::{driver::header, settings::Settings, signature::Signature};
 use files::database::Database;
 use planner::{CostTable, KernelId, Measurement};
-use std::{collections::BTreeMap, ffi::c_int, sync::Mutex};
+use std::{collections::BTreeMap, collections::btree_map::Entry, ffi::c_int, sync::Mutex};
 
 /// What is known of this convolution at these sizes; nothing, unless measurements of such ones are kept.
 pub(crate) fn known(signature: &Signature, sizes: &[u32]) -> Vec<Measurement> {
@@ -36,10 +36,13 @@ fn with_table<R>(
     static TABLES: Mutex<BTreeMap<c_int, CostTable>> = Mutex::new(BTreeMap::new());
     let (database, kernel) = (Settings::get().database.as_ref()?, signature.kernel()?);
     let mut tables = lock(&TABLES);
-    if !tables.contains_key(&signature.device) {
-        let (known, warning) = database.read(&header(signature.device)?);
-        warning.iter().for_each(|text| warn(text));
-        tables.insert(signature.device, known);
-    }
-    Some(work(database, kernel, tables.get_mut(&signature.device)?))
+    let table = match tables.entry(signature.device) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(unread) => {
+            let (known, warning) = database.read(&header(signature.device)?);
+            warning.iter().for_each(|text| warn(text));
+            unread.insert(known)
+        }
+    };
+    Some(work(database, kernel, table))
 }
