@@ -112,7 +112,7 @@ pub(super) struct DropoutLayer {
 
 impl DropoutLayer {
     /// Its layer in TRAIN; in TEST one that does nothing at all.
-    pub(super) fn new(params: &DropoutParams, place: &Place<'_>) -> Box<dyn Layer> {
+    pub(super) fn in_phase(params: &DropoutParams, place: &Place<'_>) -> Box<dyn Layer> {
         let seed = fnv1a(place.layer.name.bytes()) ^ place.options.seed;
         match place.net.state.phase {
             Phase::Train => Self { ratio: params.ratio, seed }.into(),

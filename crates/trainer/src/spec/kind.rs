@@ -56,7 +56,7 @@ macro_rules! layer_types {
             "Its bottom in the format of feature maps; made where a layer reads another format than there is"
         Silence, 1..=MANY, 0..=0 => CopyLayer::new(&Copies::Split(0));
             "Reads blobs, which are no outputs of the net then"
-        Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::new(params, place); "Random zeros in TRAIN"
+        Dropout(params: DropoutParams), 1..=1, 1..=1 => DropoutLayer::in_phase(params, place); "Random zeros in TRAIN"
         Softmax(params: SoftmaxParams), 1..=1, 1..=1 => Softmax::new(params); "Probabilities of classes"
         SoftmaxWithLoss(params: SoftmaxWithLossParams), 2..=2, 1..=2 =>
             SoftmaxWithLoss::new(&(params.clone(), [0, 1].map(|top| place.layer.loss_weight(top))));
