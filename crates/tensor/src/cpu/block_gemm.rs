@@ -10,8 +10,8 @@ use super::gemm::check;
 use super::simd::{LANES, Lanes, WithLanes, dispatch};
 use crate::Accumulate;
 
-/// The most vectors in a register tile. With four of them, 6 rows of accumulators, one row of `b` and a broadcast fill
-/// the 32 registers of AVX-512; with fewer, 8 rows.
+/// The most vectors in a register tile, on AVX-512: there 6 rows of sums, one row of `b` and a broadcast fill the 32
+/// registers; with fewer vectors, 8 rows.
 pub const MAX_VECTORS: usize = 4;
 
 /// The left operand.
@@ -114,8 +114,9 @@ impl<const STRIDED: bool> WithLanes for Product<'_, STRIDED> {
                 MAX_VECTORS => MAX_VECTORS,
                 more => more.min(MAX_VECTORS - 1),
             };
+            let vectors = vectors.min(L::TILE_VECTORS);
             // Tiles of nearly equal height: a last tile of one row would leave the multipliers half idle.
-            let tiles = m.div_ceil(if vectors == MAX_VECTORS { 6 } else { 8 });
+            let tiles = m.div_ceil(if vectors == L::TILE_VECTORS { 6 } else { 8 });
             for tile in 0..tiles {
                 let rows = [m * tile / tiles, m * (tile + 1) / tiles];
                 let ahead = next.next().map_or(self.b.0, <[f32]>::as_ptr);

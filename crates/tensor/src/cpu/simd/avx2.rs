@@ -20,6 +20,7 @@ macro_rules! arithmetic {
 // SAFETY: sixteen elements in two registers.
 unsafe impl Lanes for Avx2 {
     type V = [__m256; 2];
+    const TILE_VECTORS: usize = 1;
 
     arithmetic! {
         add(a, b) = avx._mm256_add_ps;

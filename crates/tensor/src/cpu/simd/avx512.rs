@@ -20,6 +20,7 @@ macro_rules! arithmetic {
 // SAFETY: sixteen elements in one register.
 unsafe impl Lanes for Avx512 {
     type V = __m512;
+    const TILE_VECTORS: usize = 4;
 
     arithmetic! {
         add(a, b) = avx512f._mm512_add_ps;

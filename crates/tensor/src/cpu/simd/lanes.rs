@@ -10,6 +10,9 @@ pub const LANES: usize = 16;
 pub unsafe trait Lanes: Copy + Send + Sync + 'static {
     /// Sixteen `f32`.
     type V: Copy + Send + Sync;
+    /// The most vectors in a row of a register tile of products, so that the sums stay in registers: six rows of them, a
+    /// row of the right operand and a broadcast.
+    const TILE_VECTORS: usize;
 
     /// All lanes equal to `value`.
     fn splat(self, value: f32) -> Self::V;

@@ -9,6 +9,7 @@ pub(super) struct Portable;
 // SAFETY: sixteen elements in an array.
 unsafe impl Lanes for Portable {
     type V = [f32; LANES];
+    const TILE_VECTORS: usize = 1;
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::V {

@@ -4,9 +4,9 @@ use super::bins::{BIN, Bins, C};
 use tensor::Accumulate;
 use tensor::cpu::{LANES, Lanes};
 
-/// Rows and vectors of a register tile: 8 complex accumulators, 2 complex vectors of the right operand, a broadcast.
-const TILE_ROWS: usize = 4;
-const TILE_VECTORS: usize = 2;
+/// Rows and vectors of a register tile at most: 8 complex accumulators, 2 complex vectors of the right operand, a
+/// broadcast. Where there are fewer registers, half of each.
+const TILE: [usize; 2] = [4, 2];
 
 /// Where along one axis of the left operand the real parts lie; the imaginary part is [`LANES`] further.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +49,9 @@ pub(super) fn product<L: Lanes>(
     assert!(last < left.len(), "the left operand is too short");
     assert!((terms - 1) * right_stride + vectors * BIN <= right.len(), "the right operand is too short");
     assert!((rows - 1) * out_stride + vectors * BIN <= out.len(), "the product does not fit its slice");
-    for vector in (0..vectors).step_by(TILE_VECTORS) {
-        for first in (0..rows).step_by(TILE_ROWS) {
+    let [tile_rows, tile_vectors] = TILE.map(|extent| if L::TILE_VECTORS > 1 { extent } else { extent / 2 });
+    for vector in (0..vectors).step_by(tile_vectors) {
+        for first in (0..rows).step_by(tile_rows) {
             // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it: four
             // rows from a multiple of four lie in one run of sixteen, hence `stride` apart.
             unsafe {
@@ -65,7 +66,7 @@ pub(super) fn product<L: Lanes>(
                     out_stride,
                     add: accumulate == Accumulate::Add,
                 };
-                let extents = [(rows - first).min(TILE_ROWS), (vectors - vector).min(TILE_VECTORS)];
+                let extents = [(rows - first).min(tile_rows), (vectors - vector).min(tile_vectors)];
                 if separate {
                     tile.extents::<L, true>(lanes, extents);
                 } else {
@@ -92,7 +93,7 @@ struct Tile {
 
 impl Tile {
     /// # Safety
-    /// As for [`Tile::run`], with this many rows and vectors, at most [`TILE_ROWS`] and [`TILE_VECTORS`].
+    /// As for [`Tile::run`], with this many rows and vectors, at most those of [`TILE`].
     #[inline(always)]
     unsafe fn extents<L: Lanes, const SEPARATE: bool>(self, lanes: L, extents: [usize; 2]) {
         // SAFETY: the extents are those promised by the caller.
