@@ -1,12 +1,11 @@
 //! What a resumed run needs besides the weights.
 
-use super::{NamedTensor, NetError, Tensors, load_tensors, load_weights, save_tensors};
+use super::weights::{STATE, load_weights};
+use super::{NamedTensor, NetError, Tensors, load_tensors, save_tensors};
 use files::digest::fnv1a;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
-/// Key of the state in the metadata of its file.
-pub(super) const KEY: &str = "solver_state";
 /// Key of the plans.
 pub(crate) const PLANS: &str = "plans";
 /// Further than any training goes, and still far from where numbers of 64 bits end.
@@ -73,7 +72,7 @@ pub fn save_solver_state(
 ) -> Result<(), NetError> {
     let json = serde_json::to_string(state).expect("strings and numbers always have a JSON form");
     let plans = serde_json::to_string(plans).expect("plans are made of strings and numbers, too");
-    let metadata = BTreeMap::from([(KEY.to_owned(), json), (PLANS.to_owned(), plans)]);
+    let metadata = BTreeMap::from([(STATE.to_owned(), json), (PLANS.to_owned(), plans)]);
     save_tensors(path, history, &metadata).map(drop)
 }
 
@@ -90,7 +89,7 @@ pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), NetError
             None => Ok(()),
         }
     };
-    match history.json(KEY, "its solver state is", is_possible)? {
+    match history.json(STATE, "its solver state is", is_possible)? {
         Some(state) => Ok((state, history)),
         None => {
             let what = "holds weights, not a solver state; --weights starts a new training from it";

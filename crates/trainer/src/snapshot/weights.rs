@@ -1,6 +1,6 @@
 //! Weights, and not what looks like them: the momentum in a solver state has their very names and shapes.
 
-use super::{NetError, Tensors, caffemodel, state, tensors};
+use super::{NetError, Tensors, caffemodel, tensors};
 use files::read_regular;
 use std::path::Path;
 
@@ -22,11 +22,13 @@ pub fn load_weights(path: &Path) -> Result<Tensors, NetError> {
         None => caffemodel::parse(path, &bytes),
     };
     let tensors = parsed.map_err(|reason| NetError::corrupt(path, reason))?;
-    if tensors.metadata(state::KEY).is_none() {
+    if tensors.metadata(STATE).is_none() {
         return Ok(tensors);
     }
     Err(NetError::refused(path, "is a solver state (the momentum of a training), not weights"))
 }
 
+/// Key of a solver's state in the metadata of its file.
+pub(super) const STATE: &str = "solver_state";
 /// Key of the names of classes in the metadata of weights.
 pub(crate) const CLASSES: &str = "classes";
