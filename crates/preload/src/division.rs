@@ -26,19 +26,29 @@ struct Segment {
 
 /// How the total is divided on a GPU.
 #[derive(Default)]
-pub(crate) struct Division {
+struct Division {
     segments: Vec<Segment>,
     memory: Option<Owned>,
 }
 
-/// Measures on a GPU, or works with its division. Those who do wait for each other: two who measure would disturb each
-/// other, and nobody may free a segment before what is to work in it is launched. Those of another GPU do not wait, as
-/// measuring and dividing wait for work of the caller, which may wait for that GPU's.
-pub(crate) fn in_turn<R>(device: c_int, work: impl FnOnce(&mut Division) -> R) -> R {
-    static DIVISIONS: Mutex<BTreeMap<c_int, Arc<Mutex<Division>>>> = Mutex::new(BTreeMap::new());
-    let of_gpu = Arc::clone(lock(&DIVISIONS).entry(device).or_default());
-    let mut division = lock(&of_gpu);
-    relaxed(|| work(&mut division))
+/// What is done on a GPU by one thread at a time. Those of another GPU do not wait, as measuring and dividing wait for
+/// work of the caller, which may wait for that GPU's.
+#[derive(Default)]
+struct Gpu {
+    measuring: Mutex<()>,
+    division: Mutex<Division>,
+}
+
+fn gpu(device: c_int) -> Arc<Gpu> {
+    static GPUS: Mutex<BTreeMap<c_int, Arc<Gpu>>> = Mutex::new(BTreeMap::new());
+    Arc::clone(lock(&GPUS).entry(device).or_default())
+}
+
+/// Measures on a GPU. Those who do wait for each other, as two at a time would disturb each other.
+pub(crate) fn in_turn<R>(device: c_int, work: impl FnOnce() -> R) -> R {
+    let gpu = gpu(device);
+    let _turn = lock(&gpu.measuring);
+    relaxed(work)
 }
 
 /// Runs a plan in the workspace that its caller gives, or, of a total, in its segment, if it has one. Nothing if that
@@ -46,14 +56,15 @@ pub(crate) fn in_turn<R>(device: c_int, work: impl FnOnce(&mut Division) -> R) -
 pub(crate) fn run(plan: &Arc<Plan>, mut call: Call, own_ms: f64) -> Option<Status> {
     let counted = |call| plan.run(call).inspect(|_| _ = plan.calls.fetch_add(1, Relaxed));
     let Some(total) = Settings::get().total else { return counted(call) };
-    in_turn(plan.signature.device, |division| {
-        // What is captured may run at any later time, beside whatever has the same memory then: it has no segment.
-        let stream = Some(call.stream()).filter(|&stream| !is_recording(stream)).and_then(stream_number);
-        let segment = stream.and_then(|stream| division.segment(plan, stream, own_ms, total));
-        call.workspace = segment.unwrap_or(call.workspace);
-        plan.within(call.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
-        counted(call)
-    })
+    let gpu = gpu(plan.signature.device);
+    // Held until the launch, so that nobody frees the segment before.
+    let mut division = lock(&gpu.division);
+    // What is captured may run at any later time, beside whatever has the same memory then: it has no segment.
+    let stream = Some(call.stream()).filter(|&stream| !is_recording(stream)).and_then(stream_number);
+    let segment = stream.and_then(|stream| division.segment(plan, stream, own_ms, total));
+    call.workspace = segment.unwrap_or(call.workspace);
+    plan.within(call.workspace.1).filter(|ours| ours.time_ms() <= own_ms)?;
+    counted(call)
 }
 
 impl Division {
@@ -62,7 +73,7 @@ impl Division {
         let is_it = |known: &Segment| known.stream == stream && known.plan.signature == plan.signature;
         let place = self.segments.iter().position(is_it).unwrap_or_else(|| {
             self.segments.push(Segment { plan: Arc::clone(plan), stream, own_ms, offset: 0, bytes: 0 });
-            self.divide(total);
+            relaxed(|| self.divide(total));
             self.segments.len() - 1
         });
         let (segment, memory) = (&self.segments[place], self.memory.as_ref()?);

@@ -14,8 +14,9 @@ use crate::{bench::side_by_side_ms, call::Call, plan::Plan, shared::lock};
 use planner::ConvOp;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_void};
+use std::ptr::{self, null_mut};
 use std::sync::{Arc, LazyLock, Mutex};
-use std::{cell::OnceCell, ptr::null_mut, slice};
+use std::{cell::OnceCell, slice};
 
 /// Types of attributes (`cudnnBackendAttributeType_t`).
 const INT64: c_int = 3;
@@ -144,8 +145,10 @@ pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
     const ENGINE: c_int = 2;
     let made = node(plan)?;
     let asked = made.number(PLAN_CONFIG)? as usize as Raw;
-    // Nothing is known of one that was destroyed, which cannot be asked either.
-    let config = node(asked)?;
+    // The configuration as it was then, and what is at its address: nothing is known of one that was destroyed, which
+    // cannot be asked either, and another one may have its place.
+    let (config, living) = (made.part(PLAN_CONFIG)?, node(asked)?);
+    let graph = config.graph().filter(|graph| living.graph().is_some_and(|other| ptr::eq(*graph, other)))?;
     let (mut engine, mut notes, mut own_bytes) = (Owned::of_backend(ENGINE)?, [-1 as c_int; 16], 0i64);
     // SAFETY: both descriptors are alive; ours is filled and read, and the array is as long as said.
     let is_read = unsafe {
@@ -154,7 +157,6 @@ pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
             && get(plan, PLAN_WORKSPACE, INT64, 1, &mut own_bytes)
     };
     // Shapes that are only known when the plan is run (803 to 805) cannot be planned for.
-    let graph = config.part(HEURISTICS_GRAPH).or_else(|| config.part(CONFIG_ENGINE)?.part(ENGINE_GRAPH))?;
     let graph = graph.has_only(&[GRAPH_HANDLE, GRAPH_OPERATIONS], &[803, 804, 805]).filter(|_| is_read)?;
     // `CUDNN_NUMERICAL_NOTE_TENSOR_CORE`
     let convolution = graph.part(GRAPH_OPERATIONS)?.convolution(current_device()?, notes.contains(&0));
@@ -163,7 +165,7 @@ pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
     let (limit, is_total) =
         (Settings::get().limit(None).unwrap_or(USUAL_LIMIT), Settings::get().total.is_some());
     // What the caller was told to be enough before the plan was made; of a total we give the memory ourselves.
-    let told = config.number(CONFIG_WORKSPACE).filter(|_| !is_total);
+    let told = living.number(CONFIG_WORKSPACE).filter(|_| !is_total);
     let limit = told.map_or(limit, |told| limit.min(told as usize));
     // An engine that wants more stays: in its place as much would have to be asked for, so that it can still run.
     let own_bytes = usize::try_from(own_bytes).ok().filter(|&bytes| bytes <= limit)?;
@@ -182,7 +184,7 @@ pub(crate) unsafe fn finalised(plan: Raw) -> Option<()> {
     };
     let mut timed = None;
     if let Some(fastest) = fastest {
-        timed = Some(in_turn(signature.device, |_| side_by_side_ms(&call, fastest, own_bytes, launch))?);
+        timed = Some(in_turn(signature.device, || side_by_side_ms(&call, fastest, own_bytes, launch))?);
     }
     let own = timed.map(|[engine_ms, _]| ("an engine", engine_ms));
     let (ours, chosen) = choose(&signature, &planned, limit, own, timed.map(|[_, plan_ms]| plan_ms))?;
@@ -230,6 +232,14 @@ impl Node {
     fn part(&self, name: c_int) -> Option<&Node> {
         let [part] = &self.attributes.get(&name)?.1[..] else { return None };
         Some(part)
+    }
+
+    /// The graph of a configuration: that of the engine which was set, or of the heuristics that have filled it.
+    fn graph(&self) -> Option<&Node> {
+        match self.part(CONFIG_ENGINE) {
+            Some(engine) => engine.part(ENGINE_GRAPH),
+            None => self.part(HEURISTICS_GRAPH),
+        }
     }
 
     fn numbers(&self, name: c_int) -> Option<&[i64]> {

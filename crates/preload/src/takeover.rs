@@ -120,7 +120,7 @@ pub(crate) fn planned(
         planned
     };
     // Whoever had the turn before may have measured it.
-    let in_turn = || in_turn(signature.device, |_| known().unwrap_or_else(measured));
+    let in_turn = || in_turn(signature.device, || known().unwrap_or_else(measured));
     known().or_else(|| (!is_recording(call.stream())).then(in_turn))
 }
 
