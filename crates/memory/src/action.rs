@@ -89,7 +89,7 @@ pub enum Place {
 pub struct Residence {
     /// Where.
     pub place: Place,
-    /// Index of the action that fills it.
+    /// Index of the action that fills it, or from which on its place is kept.
     pub first: usize,
     /// Index of the last action that needs it.
     pub last: usize,

@@ -36,7 +36,8 @@ impl Room {
         let mut nets: Vec<Outline> = nets.to_vec();
         let actions = kernels.iter().map(|kernel| {
             let (node, pass) = (nodes[&*kernel.name], usize::from(kernel.id.op != ConvOp::Forward));
-            nets[net].nodes[node].scratch[pass] = Bytes::ZERO;
+            let own = &mut nets[net].nodes[node];
+            (own.scratch[pass], own.keeps_scratch) = (Bytes::ZERO, false);
             [Action::Forward(node), Action::Backward(node)][pass]
         });
         let actions: Vec<Action> = actions.collect();

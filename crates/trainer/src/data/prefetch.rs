@@ -26,7 +26,8 @@ impl Worker {
         let threads = if source.dataset.facts().is_decoded { decoders(device) } else { 1 };
         // Threads of its own: the library's common ones end the process where the system refuses them. Of a panic
         // whoever waits for the buffer hears.
-        let pool = ThreadPoolBuilder::new().num_threads(threads).panic_handler(|_| ()).build();
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "data".to_owned());
+        let pool = pool.panic_handler(|_| ()).build();
         let refused = |error| NetError::Refused(format!("no thread can be started to load data: {error}"));
         let pool = pool.map_err(refused)?;
         let filled = fill(source, &pool, buffer, position);

@@ -47,7 +47,8 @@ impl Link {
         (&self.stream).write_all(&[&[kind], &(bytes.len() as u64).to_le_bytes()[..], bytes].concat())
     }
 
-    /// The next message, unless the connection ends first: where another rank fails, the one over there closes it.
+    /// The next message, unless the connection ends first: where another rank fails, the one over there closes it, or
+    /// is not heard for too long.
     pub(super) fn receive(&self) -> Option<Vec<u8>> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
     }

@@ -4,6 +4,7 @@ use super::Solver;
 use crate::run::{Execution, MiniBatch};
 use crate::{error::NetError, stop::Stop};
 use serde::Serialize;
+use std::iter;
 
 /// An output of a test net.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,7 +84,11 @@ impl Execution {
                 continue;
             }
             for (sum, output) in sums.iter_mut().zip(outputs) {
-                sum.values.iter_mut().zip(output.values).for_each(|(sum, value)| *sum += value * weight);
+                let values = output.values.into_iter().map(Some).chain(iter::repeat(None));
+                for (sum, value) in sum.values.iter_mut().zip(values) {
+                    // A smaller mini-batch has fewer values of a blob with some for each sample: others keep their mean.
+                    *sum = value.map_or(*sum * weights / (weights - weight), |value| *sum + value * weight);
+                }
             }
         }
         let values = sums.iter_mut().flat_map(|sum| &mut sum.values);

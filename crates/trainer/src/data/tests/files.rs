@@ -1,4 +1,4 @@
-//! IDX and CIFAR-10 files, sound and damaged, and the synthetic set.
+//! IDX and CIFAR-10 files, sound and damaged, and what stands in for a set.
 
 use super::{digits, idx_bytes, read};
 use crate::data::{Dataset, DatasetFacts, ImageRecords, Phase, StandIn, records::read_idx};

@@ -52,8 +52,8 @@ pub(super) fn product<L: Lanes>(
     let [tile_rows, tile_vectors] = TILE.map(|extent| if L::TILE_VECTORS > 1 { extent } else { extent / 2 });
     for vector in (0..vectors).step_by(tile_vectors) {
         for first in (0..rows).step_by(tile_rows) {
-            // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it: four
-            // rows from a multiple of four lie in one run of sixteen, hence `stride` apart.
+            // SAFETY: the asserts above cover every element of the whole product, and this tile is a part of it: two or
+            // four rows from a multiple of as many lie in one run of sixteen, hence `stride` apart.
             unsafe {
                 let tile = Tile {
                     terms,

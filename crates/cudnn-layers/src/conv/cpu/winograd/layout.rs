@@ -6,7 +6,7 @@ use crate::conv::cpu::{axis::part, planes::Signals};
 use std::ops::Range;
 use tensor::{ConvGeometry, cpu::LANES};
 
-/// Blocks of the widest panel of output channels: the width of the product's register tile.
+/// Blocks of the widest panel of output channels: the width of a register tile of the product on AVX-512.
 pub(super) const PANEL: usize = 3;
 /// Input channels whose filters are transformed together.
 pub(super) const CHANNELS: usize = 16;
