@@ -5,7 +5,8 @@ use crate::layers::{
     self, Absorbed, BuildOptions, Copies, CopyLayer, Declaration, Layer, Need, ParamDeclaration, reads,
 };
 use crate::spec::{LayerKind, LayerSpec, NetSpec, ParamSpec};
-use std::{collections::HashMap, fmt::Display};
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use tensor::{Accumulate, ConvGeometry, Format, Space, TensorType, geometry::elements};
 
 /// Index of a [`Value`] in its graph.
@@ -236,12 +237,12 @@ impl<'a> Builder<'a> {
                 "there is another layer of this name ({place}); parameters are kept by layer name"
             ));
         }
-        let mut bottoms = Vec::with_capacity(spec.bottoms.len());
+        let (mut bottoms, mut before) = (Vec::with_capacity(spec.bottoms.len()), HashSet::new());
         for (index, name) in spec.bottoms.iter().enumerate() {
             let mut bottom = self.bottom(name)?;
             // Caffe copies every blob with several readers. Here the gradients of several layers add up in one place, but
             // one layer gives each of its bottoms a gradient of its own.
-            if spec.bottoms[..index].contains(name) {
+            if !before.insert(name) {
                 let copy = format!("{name}_{}_{index}_split", spec.name);
                 bottom = self.copy(spec, &copy, (LayerKind::Split, Copies::Split(1)), (bottom, &copy))?;
             }
@@ -318,7 +319,7 @@ impl<'a> Builder<'a> {
         value: ValueId,
         (format, blocks): (Format, Option<ConvGeometry>),
     ) -> Result<ValueId, String> {
-        let Value { name: blob, shape, .. } = self.graph.values[value].clone();
+        let Value { name: blob, shape, .. } = &self.graph.values[value];
         let format = shape.in_format(format).format();
         if shape.format() == format && blocks.is_none() {
             return Ok(value);
@@ -326,7 +327,7 @@ impl<'a> Builder<'a> {
         if let Some(&known) = self.converted.get(&(value, format, blocks)) {
             return Ok(known);
         }
-        let name = format!("{blob}_{}_convert", reader.name);
+        let (blob, name) = (blob.clone(), format!("{blob}_{}_convert", reader.name));
         // Who asks for the blob wants no blocks.
         let top = if blocks.is_some() { &name } else { &blob };
         let copies = (LayerKind::Convert, Copies::Convert(format, blocks));
@@ -343,8 +344,8 @@ impl<'a> Builder<'a> {
         (kind, copies): (LayerKind, Copies),
         (value, top): (ValueId, &str),
     ) -> Result<ValueId, String> {
-        let Value { name: blob, shape, .. } = self.graph.values[value].clone();
-        let blobs = [vec![blob], vec![top.to_owned()]];
+        let Value { name: blob, shape, .. } = &self.graph.values[value];
+        let (blobs, shape) = ([vec![blob.clone()], vec![top.to_owned()]], shape.clone());
         let spec = LayerSpec::new(name.to_owned(), kind, blobs, owner.location.clone());
         let mut layer = Box::new(CopyLayer::new(&copies));
         let declaration = layer.declare(&[shape])?;

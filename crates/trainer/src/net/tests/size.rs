@@ -49,3 +49,13 @@ fn ten_thousand_mentions_of_one_blob() {
     text += "}\n";
     lay_out(&(text + &head("sum")));
 }
+
+#[test]
+fn forty_thousand_blobs_read_by_one_layer() {
+    let mut text = DATA.replace("dim: 6", "dim: 1") + "layer { name: 'split' type: 'Split' bottom: 'data' ";
+    (0..40_000).for_each(|number| write!(text, "top: 's{number}' ").unwrap());
+    text += "}\nlayer { name: 'sum' type: 'Concat' top: 'sum' ";
+    (0..40_000).for_each(|number| write!(text, "bottom: 's{number}' ").unwrap());
+    text += "}\n";
+    lay_out(&(text + &head("sum")));
+}
