@@ -39,30 +39,33 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Shape and data of Caffe's `BlobProto`: its fields 1 to 4 are num, channels, height, width (the old form), 7 is shape
-/// { 1 dim }, 5 data, 8 data in double precision. Whether shape and data fit together is not looked at.
+/// { 1 dim }, 5 data, 8 data in double precision; of NVIDIA's branch 10 is the type of what is in 12. Whether shape and
+/// data fit together is not looked at.
 pub(crate) fn blob(message: &[u8]) -> Option<(Vec<usize>, Vec<f32>)> {
-    let (mut shape, mut values) = (Vec::new(), Vec::new());
+    let (mut shape, mut values, mut raw_type) = (Vec::new(), Vec::new(), 0);
     for field in fields(message) {
         match field? {
             (number @ 1..=4, Value::Varint(dim)) => {
                 shape.resize(4, 0);
                 shape[number as usize - 1] = usize::try_from(dim).ok()?;
             }
-            (5, Value::Bytes(packed)) => {
-                let (floats, rest) = packed.as_chunks();
-                values.extend(floats.iter().map(|&float| f32::from_le_bytes(float)));
-                rest.is_empty().then_some(())?;
-            }
-            (8, Value::Bytes(packed)) => {
-                let (doubles, rest) = packed.as_chunks();
-                values.extend(doubles.iter().map(|&double| f64::from_le_bytes(double) as f32));
-                rest.is_empty().then_some(())?;
-            }
             (7, Value::Bytes(message)) => shape = dims(message)?,
+            (10, Value::Varint(number)) => raw_type = number,
+            (number @ (5 | 8 | 12), Value::Bytes(packed)) => values.extend(match (number, raw_type) {
+                (5, _) | (12, 1) => numbers(packed, f32::from_le_bytes)?,
+                (8, _) | (12, 0) => numbers(packed, |double| f64::from_le_bytes(double) as f32)?,
+                (_, 2) => numbers(packed, |half| half::f16::from_le_bytes(half).to_f32())?,
+                _ => return None,
+            }),
             _ => {}
         }
     }
     Some((shape, values))
+}
+
+fn numbers<const N: usize>(packed: &[u8], number: fn([u8; N]) -> f32) -> Option<Vec<f32>> {
+    let (numbers, rest) = packed.as_chunks();
+    rest.is_empty().then(|| numbers.iter().map(|&bytes| number(bytes)).collect())
 }
 
 fn dims(message: &[u8]) -> Option<Vec<usize>> {

@@ -18,7 +18,7 @@ const MOST_BYTES: usize = (1 << 31) - 1;
 /// `net` with these `values`, one list for each parameter: from any number of samples to what losses would read.
 ///
 /// # Errors
-/// A layer without counterpart in ONNX, with its name and line; more than the 2 GiB of weights that the format holds.
+/// A layer that cannot be exported, with its name and line; more than the 2 GiB of weights that the format holds.
 pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
     let mut model = Model::new(net.graph(), values);
     let graph = model.graph;
@@ -28,7 +28,7 @@ pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
             node.tops.iter().for_each(|&top| model.names[top].clone_from(&from));
         } else if !node.bottoms.is_empty() && !node.tops.is_empty() && !is_measure(node) {
             let message =
-                || format!("this form of {} has no counterpart in ONNX", node.spec.kind.type_name());
+                || format!("this form of {} cannot be exported to ONNX", node.spec.kind.type_name());
             let mut from = node.bottoms.iter().map(|&bottom| &graph.nodes[graph.values[bottom].producer]);
             let added = model.add(node).filter(|()| !from.any(is_measure));
             added.ok_or_else(|| NetError::layer(&node.spec, message()))?;

@@ -41,13 +41,11 @@ fn add_layer(tensors: &mut Tensors, layer: &[u8], [name, blobs]: [u64; 2]) -> Re
         }
     }
     for (index, message) in found.into_iter().enumerate() {
-        let (shape, values) =
-            blob(message).ok_or_else(|| format!("blob {index} of layer '{layer_name}' is damaged"))?;
-        if elements(&shape) != Some(values.len()) {
-            return Err(format!(
-                "blob {index} of layer '{layer_name}' has {} values for the shape {shape:?}",
-                values.len()
-            ));
+        let of_layer = format!("blob {index} of layer '{layer_name}'");
+        let (shape, values) = blob(message).ok_or_else(|| format!("{of_layer} is damaged"))?;
+        let count = values.len();
+        if elements(&shape) != Some(count) {
+            return Err(format!("{of_layer} has {count} values for the shape {shape:?}"));
         }
         tensors.add(format!("{layer_name}.{index}"), shape, &values);
     }

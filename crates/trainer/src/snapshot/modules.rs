@@ -63,6 +63,7 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
     let fields = match &node.spec.kind {
         LayerKind::InnerProduct(params) if params.transpose => return Vec::new(),
         LayerKind::BatchNorm(_) => &["running_mean", "running_var", "", "weight", "bias"][..],
+        LayerKind::Scale(_) if node.bottoms.len() > 1 => &["bias"], // its factors are a blob
         _ => &["weight", "bias"],
     };
     let name = |field: &&str| (!field.is_empty()).then(|| format!("{module}.{field}"));

@@ -216,7 +216,7 @@ fn momentum2(solver: &mut Reader<'_>, method: Method) -> Result<f32> {
     solver.check(name, (0.0..1.0).contains(&momentum2), "from 0 to below 1").map(|()| momentum2)
 }
 
-/// The fields of NVIDIA's branch.
+/// The fields of NVIDIA's branch, with what they meant up to its version 0.17.0.
 fn larc(solver: &mut Reader<'_>) -> Result<Option<Larc>> {
     if !solver.get_or("larc", false)? {
         return Ok(None);
@@ -224,6 +224,8 @@ fn larc(solver: &mut Reader<'_>) -> Result<Option<Larc>> {
     let clips = solver.word("larc_policy", &["scale", "clip"])? == Some(1);
     let eta = solver.get_or("larc_eta", 1e-3)?;
     solver.check("larc_eta", eta > 0.0, "above 0")?;
+    let is_turbo = solver.get_or("larc_turbo", false)?;
+    solver.check("larc_turbo", !is_turbo, "false; the other update is not supported")?;
     Ok(Some(Larc { eta, clips }))
 }
 

@@ -215,7 +215,7 @@ fn averages_over_windows_that_hang_over_do_not_count_what_lies_behind() {
     let global = integers(&graph("global_pooling: true"), 0);
     assert_eq!((&global["kernel_shape"][..], &global["pads"][..]), (&[7, 6][..], &[0; 4][..]));
     let error = pooled("kernel_size: 3 stride: 3 pad: 1").err().unwrap().to_string();
-    let sentence = "layer 'pool': this form of Pooling has no counterpart in ONNX";
+    let sentence = "layer 'pool': this form of Pooling cannot be exported to ONNX";
     assert!(error.starts_with("net.prototxt:") && error.ends_with(sentence), "{error}");
 }
 
@@ -231,7 +231,7 @@ fn layers_without_counterpart_are_named() {
         ("Reshape", &["data"], "reshape_param { shape { dim: 1 dim: -1 } }"),
     ] {
         let error = export(&parse(&format!("{INPUT}{}", layer(kind, "l", bottoms, fields)))).err().unwrap();
-        let sentence = format!("layer 'l': this form of {kind} has no counterpart in ONNX");
+        let sentence = format!("layer 'l': this form of {kind} cannot be exported to ONNX");
         assert!(error.to_string().ends_with(&sentence), "{error}");
     }
     let transposed =

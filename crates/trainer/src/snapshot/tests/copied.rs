@@ -230,6 +230,37 @@ fn caffemodel(is_old: bool) -> Vec<u8> {
     [field(1, b"a net of Caffe"), layer("relu", &[]), conv, fc].concat()
 }
 
+/// As NVIDIA's branch writes blobs since 0.16: the type of their numbers, and then these as they are.
+#[test]
+fn caffemodels_of_raw_numbers_are_read_in_each_precision() {
+    type Encode = fn(f32) -> Vec<u8>;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.caffemodel");
+    let write = |kind: u64, encode: Encode| {
+        let data: Vec<u8> = values(&[12], 1.0).into_iter().flat_map(encode).collect();
+        let shape = field(7, &field(1, &[4, 3]));
+        let blob = [shape, varint(10 << 3), varint(kind), field(12, &data)].concat();
+        fs::write(&path, field(100, &[field(1, b"fc"), field(7, &blob)].concat())).unwrap();
+    };
+    let precise: [Encode; 3] = [
+        |value| f64::from(value).to_le_bytes().to_vec(),
+        |value| value.to_le_bytes().to_vec(),
+        // These values have few digits.
+        |value| half::f16::from_f32(value).to_le_bytes().to_vec(),
+    ];
+    for (kind, encode) in (0..).zip(precise) {
+        write(kind, encode);
+        let read = elements(&load_weights(&path).unwrap(), "fc.0", &[4, 3]);
+        assert_eq!(read, values(&[12], 1.0), "type {kind}");
+    }
+    // One and a half numbers of eight bytes, and a type that there is not.
+    for kind in [0, 3] {
+        write(kind, |_| vec![0]);
+        let error = load_weights(&path).unwrap_err().to_string();
+        assert!(error.ends_with("blob 0 of layer 'fc' is damaged"), "{error}");
+    }
+}
+
 #[test]
 fn caffemodels_of_both_notations_are_copied_by_layer() {
     let folder = tempfile::tempdir().unwrap();

@@ -143,6 +143,19 @@ fn a_scale_behind_a_sum_is_a_module_of_its_own() {
     }
 }
 
+/// Its factors are the second bottom, and its only parameter is the bias.
+#[test]
+fn a_scale_by_a_blob_has_a_bias_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = "bottom: 'conv' top: 'scale' scale_param {";
+    let both = "bottom: 'conv' bottom: 'conv' top: 'scale' scale_param { axis: 0";
+    let mut running = Running::new(&net(&["conv", "scale", "fc"]).replace(one, both));
+    let (path, shape) = (folder.path().join("bias.safetensors"), [2, 3, 2, 2]);
+    foreign(&path, &[("scale.bias", Dtype::F32, &shape, bytes(&values(&shape, 3.0)))]);
+    load(&mut running, std::slice::from_ref(&path)).unwrap();
+    assert_eq!(parameter(&running, "scale.0"), values(&shape, 3.0));
+}
+
 #[test]
 fn numbers_of_half_precision_are_read() {
     let folder = tempfile::tempdir().unwrap();

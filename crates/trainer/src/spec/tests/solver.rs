@@ -149,6 +149,11 @@ fn solvers_refuse_what_cannot_work() {
         (least("larc: true larc_policy: 'trust'"), 2, "larc_policy is \"trust\", expected scale or clip"),
         (least("larc: true larc_eta: 0"), 2, "larc_eta is 0, but must be above 0"),
         (
+            least("larc: true larc_turbo: true"),
+            2,
+            "larc_turbo is true, but must be false; the other update is not supported",
+        ),
+        (
             least("rampup_interval: 3\nwarmup_iter: 3"),
             3,
             "warmup_iter is 3, but must be 0 beside rampup_interval, another rise at the start",
