@@ -54,7 +54,7 @@ impl Database {
     pub fn named(name: Option<&Path>, default: Option<PathBuf>) -> Result<Option<Self>, String> {
         let folder = name.map(Path::to_owned).or(default).filter(|folder| folder != Path::new("none"));
         match &folder {
-            Some(file) if file.is_file() => {
+            Some(file) if file.exists() && !file.is_dir() => {
                 let file = file.display();
                 Err(format!("the measurement database {file} is a file; it must be a folder, new or not"))
             }

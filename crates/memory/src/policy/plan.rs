@@ -136,7 +136,7 @@ impl<'a> Fitting<'a> {
     }
 
     /// The fastest workspaces within `budget` if that is wanted and there is a place for each, or the largest where all
-    /// else is placed first, which more memory makes no smaller, or the smallest, if these fit.
+    /// else is placed first, which more memory makes no smaller, or less for all if that is wanted, or the smallest.
     pub(super) fn workspaces(&self, budget: Bytes, fastest: bool) -> Result<Vec<[Bytes; 2]>, BelowFloor> {
         let fits = |one: &Vec<[Bytes; 2]>| self.takes(one, budget) <= budget;
         if let Some(ideal) = fastest.then(|| self.ideal(budget)).filter(fits) {
@@ -149,7 +149,9 @@ impl<'a> Fitting<'a> {
         }
         let least = self.ideal(Bytes::ZERO);
         let takes = self.takes(&least, budget);
-        if takes <= budget { Ok(least) } else { Err(self.below(takes)) }
+        // What lies apart may leave no hole to any kernel, though smaller workspaces for all have their places.
+        let mut less = (1..32).rev().filter(|_| fastest).map(|part| self.ideal(Bytes(budget.0 / 32 * part)));
+        if takes <= budget { Ok(less.find(fits).unwrap_or(least)) } else { Err(self.below(takes)) }
     }
 
     /// The time of an iteration with `workspace`, in milliseconds.
@@ -159,9 +161,8 @@ impl<'a> Fitting<'a> {
 
     /// The plan with `workspace`, if it fits `budget`.
     pub(super) fn plan(&self, workspace: Vec<[Bytes; 2]>, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-        let actions = self.schedule.actions.clone();
-        let mut plan =
-            MemoryPlan::new(self.outline, self.costs, actions, workspace).expect("it is a schedule");
+        let plan = MemoryPlan::new(self.outline, self.costs, self.schedule.actions.clone(), workspace);
+        let mut plan = plan.expect("it is a schedule");
         if plan.device > budget {
             return Err(self.below(plan.device));
         }
@@ -181,8 +182,7 @@ impl<'a> Fitting<'a> {
 
     /// More than `floor` bytes are needed, where most is alive.
     fn below(&self, floor: Bytes) -> BelowFloor {
-        let alive = simulate::alive(&self.schedule);
-        let passes = self.schedule.actions.iter().zip(alive);
+        let passes = self.schedule.actions.iter().zip(simulate::alive(&self.schedule));
         let passes = passes.filter_map(|(action, alive)| Some((alive, action.pass()?.0)));
         let most = passes.max_by_key(|&(alive, _)| alive);
         let name = |(_, node): (Bytes, usize)| self.outline.nodes[node].name.clone();

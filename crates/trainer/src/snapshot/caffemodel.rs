@@ -13,8 +13,7 @@ const OTHER: &str = "it is neither a safetensors file nor a complete caffemodel"
 
 /// The blobs of all layers, named as our own are: `conv1.0`.
 pub(super) fn parse(path: &Path, message: &[u8]) -> Result<Tensors, String> {
-    let mut tensors = Tensors::foreign(path);
-    let mut layers = 0;
+    let (mut tensors, mut layers) = (Tensors::foreign(path), 0);
     for field in fields(message) {
         let (number, value) = field.ok_or(OTHER)?;
         let notation = LAYERS.iter().find(|(layer, ..)| *layer == number);
