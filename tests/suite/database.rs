@@ -121,9 +121,11 @@ fn a_damaged_database_is_one_warning_and_nothing_is_lost() {
     assert_eq!(pairs(&report).0, 2, "what could not be read is measured again");
     assert_eq!(fs::read_to_string(&segment).unwrap(), lines.join("\n"));
     folder.write("file", "");
-    let output = folder.run(&format!("{PLAN} --database file"));
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("file is a file"));
+    for file in ["file", "/dev/null"] {
+        let output = folder.run(&format!("{PLAN} --database {file}"));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(&format!("{file} is a file")));
+    }
 }
 
 /// To be stored is what profiles are made for.

@@ -134,6 +134,22 @@ fn every_policy_keeps_its_budget_on(device: &str) {
     }
 }
 
+/// AccUDNN's plans where the fastest workspaces have no place among what else lies there, each beside that for a little
+/// less memory, where they have.
+#[test]
+fn without_place_for_the_fastest_workspaces_kernels_do_not_all_get_the_smallest() {
+    let folder = Folder::new();
+    let net = "--model resnet50_v1_5 --batch 8 --device h200 --dtype bf16 --layout nhwc --synthetic";
+    let planned_ms = |budget: usize| {
+        let plan = format!("plan {net} --memory-policy accudnn --device-memory {budget}");
+        folder.json(&plan)["schedule"]["planned_ms"].as_f64().unwrap()
+    };
+    for budgets in [[330_000_000, 339_347_978], [459_430_005, 471_438_208]] {
+        let [less_ms, ms] = budgets.map(planned_ms);
+        assert!(ms <= less_ms, "{budgets:?}: {ms} after {less_ms}");
+    }
+}
+
 /// On the tables of a GPU, in eighths of the memory that everything takes: more memory never costs time, and no other
 /// policy is faster in as much of it, or has a plan where this one has none.
 fn joint_plans_are_never_slower_with_more_memory_or_than_others(net: &str, batch: usize) {
