@@ -9,14 +9,19 @@ use std::path::{Path, PathBuf};
 
 /// Draws what trainings displayed and tested, by iteration or by the `seconds` of iterations, from their logs.
 pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<(), Error> {
+    // Logs of one name are told apart by the folders that they have not in common.
+    let parts = |log: &PathBuf| log.components().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+    let common = |at: &usize| logs.iter().all(|log| parts(log).get(*at) == parts(&logs[0]).get(*at));
+    let common = (0..parts(&logs[0]).len().saturating_sub(1)).take_while(common).count();
     let mut curves = Vec::new();
-    for log in logs {
+    for (number, log) in logs.iter().enumerate() {
         let refused = |reason: String| Error::Refused(format!("cannot plot {}: {reason}", log.display()));
         let text = fs::read_to_string(log).map_err(|error| refused(error.to_string()))?;
         let same = logs.iter().filter(|other| other.file_stem() == log.file_stem()).count();
-        let name = if same > 1 { log.as_os_str() } else { log.file_stem().unwrap_or_default() };
+        let apart: PathBuf = parts(log).into_iter().skip(common).collect();
+        let name = if same > 1 { apart.as_os_str() } else { log.file_stem().unwrap_or_default() };
         let name = name.to_string_lossy();
-        let of_log = curves_of(&text, if logs.len() > 1 { &name } else { "" }, seconds);
+        let of_log = curves_of(&text, (number, if logs.len() > 1 { &name } else { "" }), seconds);
         let of_log = of_log.map_err(|line| refused(format!("line {line} is no line of a log")))?;
         if of_log.is_empty() {
             return Err(refused("nothing was displayed or tested yet".to_owned()));
@@ -28,8 +33,8 @@ pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<(), Er
     Console::new(false).text(format!("Wrote {} with {}", out.display(), counted(curves.len(), "curve")))
 }
 
-/// The curves of a log, whose names begin with `prefix`; the number of a line that is not read.
-fn curves_of(text: &str, prefix: &str, seconds: bool) -> Result<Vec<LearningCurve>, usize> {
+/// The curves of log number `log`, whose names begin with `prefix`; the number of a line that is not read.
+fn curves_of(text: &str, (log, prefix): (usize, &str), seconds: bool) -> Result<Vec<LearningCurve>, usize> {
     // Each run counts its own seconds.
     let (mut earlier, mut last) = (0.0, 0.0);
     let mut curves: Vec<LearningCurve> = Vec::new();
@@ -45,7 +50,7 @@ fn curves_of(text: &str, prefix: &str, seconds: bool) -> Result<Vec<LearningCurv
             let (Some(place), Some(value)) = (place, value.as_f64()) else { return };
             match curves.iter_mut().find(|curve| curve.name == name) {
                 Some(curve) => curve.points.push([place, value]),
-                None => curves.push(LearningCurve { name, is_loss, points: vec![[place, value]] }),
+                None => curves.push(LearningCurve { log, name, is_loss, points: vec![[place, value]] }),
             }
         };
         last = place.unwrap_or(last);
@@ -87,7 +92,7 @@ mod tests {
             format!("{{\"kind\":\"manifest\",\"iteration\":0}}\n{lines}")
         };
         let log = run([0.5, 2.0]) + &run([0.25, 1.0]);
-        let curves = curves_of(&log, "", true).unwrap();
+        let curves = curves_of(&log, (0, ""), true).unwrap();
         let seconds: Vec<f64> = curves[0].points.iter().map(|point| point[0]).collect();
         assert_eq!(seconds, [0.5, 2.0, 3.25, 4.0]);
     }
@@ -102,6 +107,7 @@ mod tests {
 {"kind":"snapshot","iteration":20,"path":"x"}
 [1, 2"#;
         let curve = |name: &str, is_loss, points: &[[f64; 2]]| LearningCurve {
+            log: 1,
             name: name.to_owned(),
             is_loss,
             points: points.to_vec(),
@@ -111,7 +117,7 @@ mod tests {
             curve("a test loss", true, &[[0.0, 2.3]]),
             curve("a train loss", true, &[[0.0, 2.5], [20.0, 1.5]]),
         ];
-        assert_eq!(curves_of(text, "a", false).unwrap(), expected);
-        assert_eq!(curves_of("{\"kind\":\"x\"}\n", "", false), Err(1));
+        assert_eq!(curves_of(text, (1, "a"), false).unwrap(), expected);
+        assert_eq!(curves_of("{\"kind\":\"x\"}\n", (0, ""), false), Err(1));
     }
 }

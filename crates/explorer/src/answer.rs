@@ -24,9 +24,7 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
         if options.limit < smallest {
             return Err(format!("keeping every feature map needs at least {}", smallest.exact()).into());
         }
-        let mut plan = fronts.plan_within(&room.limits(fronts, options.limit), options)?;
-        // The curve's is a budget.
-        plan.options.limit = options.limit;
+        let plan = fronts.plan_within(&room.limits(fronts, options.limit), options)?;
         (plan, both.each_ref().map(|fronts| room.budget_curve(fronts)))
     } else {
         (fronts.plan(options)?, both.each_ref().map(|fronts| fronts.curve(options.workspace_policy)))
@@ -42,10 +40,10 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
         // How much is estimated, and how well.
         "estimate": estimate.map(|estimate| estimate.to_string()),
         "price_ms_per_mib": curves[1].price_ms_per_mib(options.limit),
-        "curve": limit_figure(&curves, &plan, &subject, &study.source()).svg(),
+        "curve": limit_figure(&curves, &plan, options.limit, &subject, &study.source()).svg(),
         "kernels": bars.svg(),
         "timeline": study.timeline_of(&plan).map(|figure| figure.svg()),
-        "cliff": kernel.and_then(|kernel| study.cliff(kernel)).map(|figure| figure.svg()),
+        "cliff": kernel.and_then(|kernel| study.cliff(kernel, options)).map(|figure| figure.svg()),
         "plan": report,
     }))
 }

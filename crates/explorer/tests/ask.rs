@@ -54,6 +54,14 @@ fn a_page_is_told_what_the_planner_says() {
     for picture in ["curve", "kernels", "cliff"] {
         assert!(answer[picture].as_str().unwrap().ends_with("</svg>\n"), "{picture}");
     }
+    let cliff = |options: &Value| plan(options)["cliff"].as_str().unwrap().to_owned();
+    assert!(cliff(&json!({})).contains("micro-batches"));
+    assert!(!cliff(&json!({ "batch_size_policy": "undivided" })).contains("micro-batches"));
+    let exact = cliff(&json!({ "max_error": 1e-6 }));
+    assert!(
+        !exact.contains("WINOGRAD_NONFUSED") && cliff(&json!({})).contains("WINOGRAD_NONFUSED"),
+        "{exact}"
+    );
     let tf32 = plan(&json!({ "math": "tf32" }));
     assert!(tf32["plan"]["time_ms"].as_f64() < answer["plan"]["time_ms"].as_f64());
     let estimated = plan(&json!({ "mini_batch": 100 }));

@@ -87,14 +87,8 @@ impl PlanReport {
 
     /// The policies in a line.
     pub fn policies(&self) -> String {
-        let PlanOptions { batch_size_policy, workspace_policy, limit, max_error, deterministic_only, .. } =
-            &self.options;
-        let limit = limit.exact();
-        let workspace = match workspace_policy {
-            WorkspacePolicy::Wr => format!("WR, at most {limit} of workspace for each kernel"),
-            WorkspacePolicy::Wd => format!("WD, {limit} of workspace divided among all kernels"),
-            WorkspacePolicy::Ws => format!("WS, one arena of at most {limit} shared by all kernels"),
-        };
+        let PlanOptions { batch_size_policy, max_error, deterministic_only, .. } = &self.options;
+        let workspace = workspace_given(&self.options);
         let accuracy = max_error.map(|error| format!(", errors up to {error:e}"));
         let repeatable = if *deterministic_only { ", deterministic algorithms alone" } else { "" };
         format!("{batch_size_policy}; {workspace}{}{repeatable}", accuracy.unwrap_or_default())
@@ -113,6 +107,16 @@ impl PlanReport {
             None => "; not every kernel fits undivided".to_owned(),
         };
         format!("{planned} {time_ms:.1} ms{undivided}; {workspace}")
+    }
+}
+
+/// How workspace is given, in a few words.
+pub(crate) fn workspace_given(options: &PlanOptions) -> String {
+    let limit = options.limit.exact();
+    match options.workspace_policy {
+        WorkspacePolicy::Wr => format!("WR, at most {limit} of workspace for each kernel"),
+        WorkspacePolicy::Wd => format!("WD, {limit} of workspace divided among all kernels"),
+        WorkspacePolicy::Ws => format!("WS, one arena of at most {limit} shared by all kernels"),
     }
 }
 

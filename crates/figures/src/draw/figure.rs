@@ -54,8 +54,10 @@ pub(crate) struct Drawn {
 /// What is drawn, and where its text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Straight lines from point to point, named to the right of the panel.
+    /// Straight lines from point to point, or a single dot, named to the right of the panel.
     Line,
+    /// The same, broken.
+    Dashes,
     /// A rectangle between two corners, with a text in it if there is room.
     Bar,
     /// What a closed line surrounds.
@@ -95,6 +97,11 @@ impl Drawn {
 
     pub(crate) fn named(self, text: impl ToString) -> Self {
         Self { text: text.to_string(), ..self }
+    }
+
+    /// Whether its name stands to the right of the panel.
+    pub(super) fn is_named_line(&self) -> bool {
+        matches!(self.form, Form::Line | Form::Dashes) && !self.text.is_empty()
     }
 }
 

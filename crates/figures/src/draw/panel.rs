@@ -3,6 +3,7 @@
 use super::figure::{Drawn, Figure, Form, Panel};
 use super::svg::{Svg, png, width};
 use super::tone::Tone;
+use std::iter;
 
 /// Sizes of text, in pixels.
 const TITLE: f64 = 15.0;
@@ -23,6 +24,8 @@ const RADIUS: f64 = 4.0;
 pub(crate) const LEADING: f64 = 15.0;
 /// From one panel to the next.
 const BELOW: f64 = 16.0;
+/// The most that names on each side of panels take of a figure's width.
+const BESIDE_PANELS: f64 = 0.3;
 
 /// A panel, and the frame that its axes are.
 struct Area<'p> {
@@ -35,8 +38,14 @@ impl Figure {
     pub fn svg(&self) -> String {
         let mut svg = Svg::default();
         let mut top = self.paragraph(&mut svg, EDGE, &self.title, (TITLE, Tone::Ink));
+        let mut panels = self.panels.clone();
+        for panel in &mut panels {
+            let ticks = panel.y.ticks.iter_mut().map(|tick| &mut tick.1);
+            let names = panel.marks.iter_mut().filter(|mark| mark.is_named_line()).map(|mark| &mut mark.text);
+            ticks.chain(names).for_each(|name| *name = shortened(name, TEXT, BESIDE_PANELS * self.width));
+        }
         // Panels have their axes below each other.
-        let widest_of = |words: &dyn Fn(&Panel) -> f64| self.panels.iter().map(words).fold(0.0, f64::max);
+        let widest_of = |words: &dyn Fn(&Panel) -> f64| panels.iter().map(words).fold(0.0, f64::max);
         let left = EDGE + widest_of(&|panel| widest(panel.y.ticks.iter().map(|tick| &tick.1))) + GAP;
         let names = widest_of(&|panel| widest(panel.named_lines().map(|line| &line.text)));
         // What stands under the right corner needs half of its width there.
@@ -44,7 +53,7 @@ impl Figure {
             widest(x.ticks.iter().filter(|tick| x.part(tick.0) > 0.9).map(|tick| &tick.1)) / 2.0
         });
         let right = self.width - EDGE - corner.max(if names > 0.0 { LEAD + GAP + names } else { 0.0 });
-        for panel in &self.panels {
+        for panel in &panels {
             top = panel.draw(&mut svg, [left, right], top);
         }
         let bottom = self.paragraph(&mut svg, top, &self.source, (SMALL, Tone::Faint)) + EDGE;
@@ -66,16 +75,27 @@ impl Figure {
     }
 }
 
-/// `text` in as many lines as it takes, none wider than `most` pixels but for a single word.
+/// `text` in as many lines as it takes, none wider than `most` pixels, broken behind spaces and commas.
 fn wrapped(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut().filter(|line| width(&format!("{line} {word}"), size) <= most) {
-            Some(line) => line.extend([" ", word]),
-            None => lines.push(word.to_owned()),
+    for word in text.split_inclusive([' ', ',']) {
+        match lines.last_mut().filter(|line| width(format!("{line}{word}").trim_end(), size) <= most) {
+            Some(line) => line.push_str(word),
+            None => lines.push(shortened(word, size, most)),
         }
     }
-    lines
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// `text` without as much of its middle as makes it wider than `most` pixels.
+fn shortened(text: &str, size: f64, most: f64) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    let of = |kept: usize| -> String {
+        let (head, tail) = (&letters[..kept.div_ceil(2)], &letters[letters.len() - kept / 2..]);
+        head.iter().chain(&['…']).chain(tail).collect()
+    };
+    let shorter = (0..letters.len()).rev().map(of);
+    iter::once(text.to_owned()).chain(shorter).find(|text| width(text, size) <= most).unwrap_or_default()
 }
 
 impl Panel {
@@ -102,7 +122,7 @@ impl Panel {
 
     /// Lines whose names stand to the right of them.
     fn named_lines(&self) -> impl Iterator<Item = &Drawn> {
-        self.marks.iter().filter(|mark| mark.form == Form::Line && !mark.text.is_empty())
+        self.marks.iter().filter(|mark| mark.is_named_line())
     }
 }
 
@@ -139,7 +159,9 @@ impl Area<'_> {
     fn mark(&self, svg: &mut Svg, mark: &Drawn) {
         let (points, tone) = (self.points(mark), mark.tone);
         match mark.form {
+            Form::Line | Form::Dashes if points.len() == 1 => svg.dot(points[0], RADIUS, tone),
             Form::Line => svg.line(&points, tone, 2.0),
+            Form::Dashes => svg.dashes(&points, tone, 2.0),
             Form::Bar => {
                 let Frame { left, right, top, bottom } = Frame::between(points[0], points[1]);
                 // A hair of paper between it and the next.
@@ -211,7 +233,7 @@ impl Area<'_> {
         match mark.form {
             Form::Dot => points.iter().map(|&at| Frame::between(at, at).grown(RADIUS, RADIUS)).collect(),
             Form::Bar => pieces.collect(),
-            Form::Line => pieces.map(|piece| piece.grown(RADIUS, RADIUS)).collect(),
+            Form::Line | Form::Dashes => pieces.map(|piece| piece.grown(RADIUS, RADIUS)).collect(),
             Form::Area | Form::Note => Vec::new(),
         }
     }
@@ -326,6 +348,24 @@ mod tests {
         // From 10 to 56 of 100, of 400 pixels, and the line's own width.
         let tall = blue[blue.len() - 1] - blue[0];
         assert!((180..190).contains(&tall), "{tall}");
+    }
+
+    #[test]
+    fn names_of_any_length_leave_the_panel_room() {
+        let name = |end: &str| format!("a/folder/with/many/parts/{}/{end}", "of-a-path".repeat(20));
+        let line =
+            |end: &str| Drawn::new(Form::Line, [[0.0, 1.0], [100.0, 2.0]], Tone::Blue).named(name(end));
+        let svg = figure(vec![line("first"), line("last")], 120.0).svg();
+        let ends: Vec<f64> = svg
+            .match_indices("stroke-width=\"2\"")
+            .map(|(at, _)| {
+                let points = &svg[svg[..at].rfind("points").unwrap()..at];
+                points.split([' ', ',', '"']).nth(3).unwrap().parse().unwrap()
+            })
+            .collect();
+        assert!(ends.len() == 2 && ends.iter().all(|&end| end > 120.0), "{ends:?} in {svg}");
+        assert!(svg.contains("…/first") || svg.contains("/first<"), "{svg}");
+        assert_eq!(wrapped("n=256,c=64,h=27", TEXT, 60.0), ["n=256,", "c=64,", "h=27"]);
     }
 
     #[test]

@@ -27,9 +27,17 @@ impl Svg {
     }
 
     pub(super) fn line(&mut self, points: &[[f64; 2]], tone: Tone, width: f64) {
+        self.polyline(points, tone, width, "");
+    }
+
+    pub(super) fn dashes(&mut self, points: &[[f64; 2]], tone: Tone, width: f64) {
+        self.polyline(points, tone, width, " stroke-dasharray=\"7 4\"");
+    }
+
+    fn polyline(&mut self, points: &[[f64; 2]], tone: Tone, width: f64, dashes: &str) {
         let (points, stroke) = (places(points), tone.on_paper());
         self.0 += &format!(
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>\n"
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>\n"
         );
     }
 

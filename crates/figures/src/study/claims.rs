@@ -82,7 +82,7 @@ fn rounded(value: f64) -> f64 {
 
 /// What the fastest algorithm of the convolution that is looked at wants, and how many times slower one byte less is.
 fn byte_less(study: &Study) -> Option<(Bytes, f64)> {
-    let set = study.desirable(study.kernel_of_interest()?, BatchSizePolicy::Undivided)?;
+    let set = study.desirable(study.kernel_of_interest()?, &of_sizes(BatchSizePolicy::Undivided))?;
     let (at, [before_ms, after_ms]) = cliff(&set.curve())?;
     Some((at, before_ms / after_ms))
 }

@@ -1,10 +1,10 @@
 //! One kernel looked at closely: algorithms, the cliff, micro-batch sizes, the desirable set, its divisions.
 
-use super::{Study, USUAL, tone};
+use super::{Study, USUAL, of_sizes, tone};
 use crate::draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone};
 use crate::table::{Table, row};
 use crate::times;
-use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement};
+use planner::{Algorithm, BatchSizePolicy, Bytes, Curve, Kernel, Measurement, PlanOptions};
 use std::{collections::BTreeMap, fmt::Display};
 
 /// Height of a panel of a drawing with one.
@@ -36,23 +36,30 @@ impl Study {
         Some(self.figure("algorithms", &format!("Algorithms of {kernel}"), caption, panels, data))
     }
 
-    /// Time over the limit: every algorithm undivided, the fastest within the limit, and micro-batches.
-    pub fn cliff(&self, kernel: &Kernel) -> Option<Figure> {
-        let curve = |policy| Some(self.desirable(kernel, policy)?.curve());
-        // Not every table has all sizes.
-        let divided = curve(BatchSizePolicy::All).or_else(|| curve(BatchSizePolicy::PowerOfTwo))?;
-        let undivided = curve(BatchSizePolicy::Undivided)?;
+    /// Time over the limit, by what `options` admit: every algorithm undivided, the fastest within the limit, and
+    /// micro-batches.
+    pub fn cliff(&self, kernel: &Kernel, options: &PlanOptions) -> Option<Figure> {
+        let undivided = PlanOptions { batch_size_policy: BatchSizePolicy::Undivided, ..options.clone() };
+        let undivided = self.desirable(kernel, &undivided)?.curve();
+        let is_divided = options.batch_size_policy != BatchSizePolicy::Undivided;
+        let divided = if is_divided { Some(self.desirable(kernel, options)?.curve()) } else { None };
         let (at, [before_ms, after_ms]) = cliff(&undivided)?;
         let range = [Bytes(at.0 / 128), Bytes(at.0 * 32)];
         let y = Axis::from_zero("ms", before_ms * 1.1);
         let key = [(Tone::Orange, "undivided"), (Tone::Blue, "in micro-batches")];
         let steps = |curve: &Curve, (tone, _)| Drawn::steps(curve, range, tone);
-        let mut marks = vec![steps(&undivided, key[0]), steps(&divided, key[1])];
+        let mut marks = vec![steps(&undivided, key[0])];
+        marks.extend(divided.iter().map(|curve| steps(curve, key[1])));
         let mut data = Table::new("algorithm workspace_bytes time_ms".split(' '));
         let mut rows = self.table.measurements(&kernel.id, kernel.mini_batch)?.to_vec();
+        rows.retain(|row| options.admits(row));
         rows.iter().for_each(|row| row!(data; row.algorithm, row.workspace, row.time_ms));
+        let all = rows.len();
         // What is off the drawing is in the data.
         rows.retain(|row| row.time_ms <= y.range[1]);
+        let slower = all - rows.len();
+        let left_out =
+            if slower > 0 { format!(" Slower algorithms, not drawn: {slower}.") } else { String::new() };
         rows.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
         let drawn_at = |row: &Measurement| row.workspace.max(range[0]).0 as f64;
         // Dots that nearly coincide share the room of a name.
@@ -66,14 +73,17 @@ impl Study {
             marks.push(Drawn::new(Form::Dot, dots, Tone::Orange).named(names.collect::<Vec<_>>().join(", ")));
         }
         let (slower, samples) = (times(before_ms / after_ms), kernel.mini_batch);
-        let divided_ms = divided.time_ms(Bytes(at.0 - 1))?;
+        let in_less = divided
+            .and_then(|curve| curve.time_ms(Bytes(at.0 - 1)))
+            .map_or(String::new(), |ms| format!(" Divided into micro-batches it takes {ms:.2} ms in that."));
         let middle = [at.0 as f64, (before_ms + after_ms) / 2.0];
         marks.push(Drawn::new(Form::Note, [middle], Tone::Ink).named(format!("one byte less: {slower}")));
         let caption = format!(
             "Each dot is an algorithm of {kernel} on all {samples} samples, the line the fastest that fits. With {at} of \
-             workspace it takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long. Divided into \
-             micro-batches it takes {divided_ms:.2} ms in that. What needs no workspace stands at the left edge."
+             workspace it takes {after_ms:.2} ms; with one byte less, {before_ms:.2} ms, {slower} as long.{in_less} What \
+             needs no workspace stands at the left edge.{left_out}"
         );
+        let key = key.into_iter().take(1 + usize::from(is_divided));
         let panel = Panel::new(Axis::bytes("workspace limit", range), |_| y, marks, TALL).with_key(key);
         Some(self.figure("cliff", &format!("One byte less for {kernel}"), caption, vec![panel], data))
     }
@@ -123,7 +133,7 @@ impl Study {
 
     /// The desirable set, with the division at its points.
     pub(super) fn front(&self, kernel: &Kernel) -> Option<Figure> {
-        let set = self.desirable(kernel, self.finest)?;
+        let set = self.desirable(kernel, &of_sizes(self.finest))?;
         let curve = set.curve();
         let last = curve.points().last()?;
         let inside = curve.points().iter().find(|point| point.workspace > Bytes::mib(1))?;

@@ -2,6 +2,7 @@
 
 use super::{LIMITS, Study, USUAL};
 use crate::draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone};
+use crate::plan::workspace_given;
 use crate::schedule::action_name;
 use crate::table::{Table, row};
 use memory::{Action, Buffer, LayerMemory, Outline, Place, Schedule};
@@ -120,10 +121,10 @@ impl Study {
             Panel::new(x("steps"), |most| Axis::bytes_from_zero("memory in use", 1.03 * most), marks, 190.0)
                 .with_key(PARTS),
         ];
-        let (steps, net, limit) = (heights.len(), &self.title, plan.options.limit);
+        let (steps, net, given) = (heights.len(), &self.title, workspace_given(&plan.options));
         let workspace = most.saturating_sub(*below);
         let caption = format!(
-            "The {steps} steps of an iteration of {net}, planned with workspaces of at most {limit}. At most {most} are in use, at step {peak} \
+            "The {steps} steps of an iteration of {net} ({given}). At most {most} are in use, at step {peak} \
              ({name}); workspace is {workspace} of that."
         );
         let figure = self.figure("timeline", "An iteration step by step", caption, panels, data);

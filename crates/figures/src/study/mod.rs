@@ -81,8 +81,9 @@ pub struct Study {
 impl Study {
     /// Every figure of this net alone.
     fn figures(&self) -> Vec<Figure> {
+        let cliff = |study: &Self, kernel: &Kernel| study.cliff(kernel, &of_sizes(study.finest));
         let closely: [fn(&Self, &Kernel) -> Option<Figure>; 5] =
-            [Self::algorithms, Self::cliff, Self::micro_batches, Self::front, Self::divisions];
+            [Self::algorithms, cliff, Self::micro_batches, Self::front, Self::divisions];
         let of_kernel = |kernel| closely.map(|figure| figure(self, kernel));
         let closely = self.kernel_of_interest().into_iter().flat_map(of_kernel);
         let timeline = self.limited(self.finest, USUAL).and_then(|plan| self.timeline_of(&plan));
@@ -194,8 +195,8 @@ impl Study {
     }
 
     /// The desirable set of one kernel.
-    fn desirable(&self, kernel: &Kernel, sizes: BatchSizePolicy) -> Option<DesirableSet> {
-        let front = Fronts::new(slice::from_ref(kernel), &self.table, &of_sizes(sizes)).ok()?;
+    fn desirable(&self, kernel: &Kernel, options: &PlanOptions) -> Option<DesirableSet> {
+        let front = Fronts::new(slice::from_ref(kernel), &self.table, options).ok()?;
         Some(front.iter().next()?.1.clone())
     }
 

@@ -132,10 +132,12 @@ impl Study {
         let ([first, second], part) = two_layers(&plan)?;
         let (mib, given, kernels) = (total.as_mib(), plan.workspace_separate().as_mib(), plan.kernels.len());
         let (what, part, ms) = (format!("How WD divides {mib} MiB"), percent(part), plan.time_ms);
+        let shown = largest.len();
+        let drawn =
+            if shown < kernels { format!(", of which the {shown} largest are drawn") } else { String::new() };
         let caption = format!(
-            "WD gives {given:.1} of {mib} MiB to {kernels} kernels, of which the {} largest are drawn; {first} and {second} \
-             have {part} of it. All kernels take {ms:.1} ms.",
-            largest.len()
+            "WD gives {given:.1} of {mib} MiB to {kernels} kernels{drawn}; {first} and {second} have {part} of it. All \
+             kernels take {ms:.1} ms."
         );
         let bars = largest.into_iter().map(|PlannedKernel { kernel, configuration, workspace, .. }| {
             Bar::new(kernel, workspace.0 as f64, Tone::Blue, format!("{workspace}: {configuration}"))

@@ -4,7 +4,7 @@ use super::{net::ALL_MS, tone};
 use crate::draw::{Axis, Bar, Drawn, Figure, Form, Panel, Tone};
 use crate::{KernelReport, PlanReport};
 use planner::BatchSizePolicy::{All, Undivided};
-use planner::{Bytes, Curve, Plan};
+use planner::{Bytes, Curve, Plan, WorkspacePolicy};
 use std::iter::zip;
 
 /// Most kernels that are shown: the slowest.
@@ -35,9 +35,9 @@ pub fn plan_figure(plan: &PlanReport, subject: &str, source: &str) -> Figure {
     Figure { caption: plan.totals(), width: Figure::PAGE, ..Figure::new(title, source.to_owned(), panels) }
 }
 
-/// Time of all kernels over the limit, undivided and as planned, with a mark at the plan's; of `subject`, by `source`.
-pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, subject: &str, source: &str) -> Figure {
-    let limit = plan.options.limit;
+/// Time of all kernels over the limit, or over all memory, undivided and as planned, with a mark at the `limit` of `plan`;
+/// of `subject`, by `source`.
+pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, limit: Bytes, subject: &str, source: &str) -> Figure {
     let drawn = || curves.iter().flat_map(Curve::points).map(|point| point.workspace).chain([limit]);
     let first = drawn().min().unwrap_or_default().max(Bytes::mib(1));
     let last = drawn().max().unwrap_or_default().max(first);
@@ -52,7 +52,12 @@ pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, subject: &str, source: &st
     marks.push(Drawn::new(Form::Dot, [[at, ms]], Tone::Ink).named(format!("{ms:.2} ms at {limit}")));
     let panel = Panel::new(Axis::bytes("limit", range), |most| Axis::from_zero(ALL_MS, most), marks, 240.0);
     let title = format!("Time against the limit: {subject}");
-    Figure::new(title, source.to_owned(), vec![panel])
+    let mut figure = Figure::new(title, source.to_owned(), vec![panel]);
+    if plan.options.workspace_policy == WorkspacePolicy::Wd {
+        "The lines lead from one total to the next whose best division is known beforehand; a plan between them may be faster."
+            .clone_into(&mut figure.caption);
+    }
+    figure
 }
 
 fn times(kernel: &KernelReport) -> [Option<f64>; 3] {

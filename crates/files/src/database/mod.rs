@@ -92,7 +92,7 @@ impl Database {
         }
         let warning = unreadable.first().map(|first| {
             let (count, s) = (unreadable.len(), if unreadable.len() == 1 { "" } else { "s" });
-            format!("the measurement database cannot be read in {count} place{s}, which are left as they are: {first}")
+            format!("the measurement database cannot be read in {count} place{s}; nothing there is changed: {first}")
         });
         (table, warning)
     }

@@ -79,7 +79,9 @@ impl Explanation {
             return Self::FastestMeasured;
         }
         let speedup = chosen.time_ms() / fastest.time_ms();
-        let lacking = fastest.workspace().saturating_sub(available);
+        // What is there for its workspace under WD may be too little for the segment that this lies in.
+        let [workspace, segment] = [fastest.workspace(), fastest.workspace().segment()];
+        let lacking = (if workspace > available { workspace } else { segment }).saturating_sub(available);
         Self::LacksWorkspace { configuration: fastest.clone(), speedup, lacking }
     }
 }

@@ -32,6 +32,8 @@ type Sources = BTreeMap<Algorithm, KernelId>;
 #[derive(Clone, Debug)]
 pub struct Estimator {
     known: BTreeMap<KernelId, Series>,
+    /// The largest mini-batch of these.
+    largest: u32,
     /// The fastest call that was measured in each arithmetic and format: none takes less, however little work it is.
     least_ms: BTreeMap<Form, f64>,
     /// What the kernels that were asked for are estimated from, whatever the samples.
@@ -62,13 +64,15 @@ impl Estimator {
     /// Estimates from `table`.
     pub fn new(table: &CostTable) -> Self {
         let (mut known, mut least_ms) = (BTreeMap::<KernelId, Series>::new(), BTreeMap::new());
-        for (id, _, rows) in table.iter() {
+        let mut largest = 0;
+        for (id, size, rows) in table.iter() {
+            largest = size.max(largest);
             let series = known.entry(*id).or_default();
             let least = least_ms.entry(form(id)).or_insert(f64::MAX);
             rows.iter().for_each(|row| series.entry(row.algorithm.clone()).or_default().push(row.clone()));
             *least = rows.iter().fold(*least, |least, row| row.time_ms.min(least));
         }
-        Self { known, least_ms, sources: BTreeMap::new() }
+        Self { known, largest, least_ms, sources: BTreeMap::new() }
     }
 
     /// Which recorded kernel each algorithm of `kernel` is estimated from: the nearest of those that `may` be used.
@@ -132,9 +136,7 @@ impl Estimator {
 
 impl Profiler for Estimator {
     fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
-        let Request { kernel, micro_batch, .. } = request;
-        let rows = self.known.values().flat_map(BTreeMap::values).flatten();
-        let largest = rows.map(|row| row.micro_batch).max().unwrap_or(0);
+        let (Request { kernel, micro_batch, .. }, largest) = (request, self.largest);
         if largest > 0 && *micro_batch > largest.saturating_mul(FARTHEST) {
             return Err(format!("over {FARTHEST} times the {largest} samples that were recorded").into());
         }
@@ -156,7 +158,9 @@ fn scaled(series: &[Measurement], from: &ConvShape, to: &ConvShape, samples: u32
     let work = f64::from(samples) * multiplications(to);
     let part = |row: &Measurement| work / (f64::from(row.micro_batch) * multiplications(from));
     let nearest = |row: &&Measurement| part(row).ln().abs();
-    let row = series.iter().min_by(|a, b| nearest(a).total_cmp(&nearest(b)))?;
+    let above = series.partition_point(|row| part(row) > 1.0);
+    let beside = series[above.saturating_sub(1)..].iter().take(2);
+    let row = beside.min_by(|a, b| nearest(a).total_cmp(&nearest(b)))?;
     let operands = operands(to, samples) / operands(from, row.micro_batch);
     Some(Measurement {
         micro_batch: samples,
