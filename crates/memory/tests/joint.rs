@@ -45,53 +45,66 @@ fn baselines(net: &Net, budget: Bytes) -> Vec<(&'static str, Result<MemoryPlan, 
 }
 
 #[test]
-fn the_joint_plan_is_never_slower_than_others_or_with_more_memory_and_nearly_as_fast_as_its_bound() {
-    let small = [nets::resnet([1, 1, 1, 1], 64, TF32), nets::vgg(0, 64, FP32), nets::random(3, 30)];
-    for (index, net) in small.iter().enumerate() {
-        let (outline, costs) = (&net.outline, &net.costs);
-        let keep = joint(outline, costs, EVERYTHING).unwrap();
+fn a_joint_plan_of_a_resnet_is_the_fastest() {
+    the_joint_plan_is_never_slower_than_others_or_with_more_memory(
+        &nets::resnet([1, 1, 1, 1], 64, TF32),
+        1.02,
+    );
+}
+
+#[test]
+fn a_joint_plan_of_a_vgg_is_the_fastest() {
+    the_joint_plan_is_never_slower_than_others_or_with_more_memory(&nets::vgg(0, 64, FP32), 1.02);
+}
+
+#[test]
+fn a_joint_plan_of_a_random_net_is_the_fastest() {
+    the_joint_plan_is_never_slower_than_others_or_with_more_memory(&nets::random(3, 30), f64::INFINITY);
+}
+
+/// From 3/8 of the way between the least memory and the most on, it takes at most so many times its bound.
+fn the_joint_plan_is_never_slower_than_others_or_with_more_memory(net: &Net, over_bound: f64) {
+    let (outline, costs) = (&net.outline, &net.costs);
+    let keep = joint(outline, costs, EVERYTHING).unwrap();
+    assert!((keep.planned_ms() / costs.unlimited_ms(outline) - 1.0).abs() < 1e-9 && keep.host == Bytes::ZERO);
+    let least = floor(outline, costs).floor;
+    let (mut last_ms, mut last_bound_ms) = (f64::INFINITY, f64::INFINITY);
+    for step in 0..=8 {
+        let budget = Bytes(least.0 + (keep.device.0 - least.0) / 8 * step);
+        let plan = joint(outline, costs, budget).unwrap();
+        check(outline, costs, &plan, budget);
         assert!(
-            (keep.planned_ms() / costs.unlimited_ms(outline) - 1.0).abs() < 1e-9 && keep.host == Bytes::ZERO
+            plan.planned_ms() <= last_ms * (1.0 + 1e-9),
+            "step {step}: {} after {last_ms}",
+            plan.planned_ms()
         );
-        let least = floor(outline, costs).floor;
-        let (mut last_ms, mut last_bound_ms) = (f64::INFINITY, f64::INFINITY);
-        for step in 0..=8 {
-            let budget = Bytes(least.0 + (keep.device.0 - least.0) / 8 * step);
-            let plan = joint(outline, costs, budget).unwrap();
-            check(outline, costs, &plan, budget);
+        // A bound for more memory is one for less.
+        assert!(
+            plan.bound_ms <= 1.002 * last_bound_ms,
+            "step {step}: a bound of {} after {last_bound_ms}",
+            plan.bound_ms
+        );
+        (last_ms, last_bound_ms) = (plan.planned_ms(), plan.bound_ms);
+        for (name, other) in baselines(net, budget) {
+            let Ok(other) = other else { continue };
+            check(outline, costs, &other, budget);
             assert!(
-                plan.planned_ms() <= last_ms * (1.0 + 1e-9),
-                "net {index}, step {step}: {} after {last_ms}",
-                plan.planned_ms()
+                plan.planned_ms() <= other.planned_ms() * (1.0 + 1e-9),
+                "step {step}: {name} takes {}",
+                other.planned_ms()
             );
-            // A bound for more memory is one for less.
+        }
+        if step >= 3 {
             assert!(
-                plan.bound_ms <= 1.002 * last_bound_ms,
-                "net {index}, step {step}: a bound of {} after {last_bound_ms}",
+                plan.planned_ms() <= over_bound * plan.bound_ms,
+                "step {step}: {} over {}",
+                plan.planned_ms(),
                 plan.bound_ms
             );
-            (last_ms, last_bound_ms) = (plan.planned_ms(), plan.bound_ms);
-            for (name, other) in baselines(net, budget) {
-                let Ok(other) = other else { continue };
-                check(outline, costs, &other, budget);
-                assert!(
-                    plan.planned_ms() <= other.planned_ms() * (1.0 + 1e-9),
-                    "net {index}, step {step}: {name} takes {}",
-                    other.planned_ms()
-                );
-            }
-            if step >= 3 && index < 2 {
-                assert!(
-                    plan.planned_ms() <= 1.02 * plan.bound_ms,
-                    "net {index}, step {step}: {} over {}",
-                    plan.planned_ms(),
-                    plan.bound_ms
-                );
-            }
         }
-        let below = joint(outline, costs, Bytes(least.0 - 256)).unwrap_err();
-        assert_eq!(below, floor(outline, costs));
     }
+    let below = joint(outline, costs, Bytes(least.0 - 256)).unwrap_err();
+    assert_eq!(below, floor(outline, costs));
 }
 
 /// Buffers that are there while memory is shortest lie side by side without gaps.
