@@ -108,6 +108,7 @@ pub struct TestArgs {
 
 /// `microbatch predict`.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("synthetic", |option| option.hide(true)))]
 pub struct PredictArgs {
     /// Images, and folders of images
     #[arg(value_name = "IMAGE|FOLDER", required = true)]
