@@ -79,7 +79,7 @@ fn a_signal_stops_a_training_with_a_snapshot_to_go_on_from() {
 #[test]
 fn a_signal_that_comes_twice_at_once_is_one() {
     let folder = Folder::new();
-    let train = format!("{TRAIN} --batch 10000 --policy undivided");
+    let train = format!("{TRAIN} --batch 3000 --policy undivided");
     let (child, stdout) = begin_until(&folder, &train, "Iteration 0, loss");
     let sent = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
@@ -305,7 +305,7 @@ fn predicting_that_is_stopped_says_so() {
 fn measuring_tells_its_progress_and_can_be_stopped() {
     let folder = Folder::new();
     let profile =
-        "profile --conv n=512,c=64,h=27,w=27,k=192,r=5,s=5,pad=2 --policy all --threads 1 --database db";
+        "profile --conv n=64,c=64,h=27,w=27,k=192,r=5,s=5,pad=2 --policy all --threads 1 --database db";
     let mut command = folder.command(profile);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
