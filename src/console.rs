@@ -1,6 +1,6 @@
 //! Where output goes: text for people or one JSON object for machines on stdout, and what would disturb that on stderr.
 
-use crate::Error;
+use crate::Result;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -34,14 +34,14 @@ impl Console {
         if leads { Self::new(json) } else { Self { out: Box::new(io::sink()), json: false, warns: false } }
     }
 
-    pub(crate) fn text(&mut self, text: impl Display) -> Result<(), Error> {
+    pub(crate) fn text(&mut self, text: impl Display) -> Result<()> {
         if !self.json {
             writeln!(self.out, "{text}")?;
         }
         Ok(())
     }
 
-    pub(crate) fn object(&mut self, object: &impl Serialize) -> Result<(), Error> {
+    pub(crate) fn object(&mut self, object: &impl Serialize) -> Result<()> {
         if self.json {
             let report = Versioned { version: VERSION, report: object };
             serde_json::to_writer_pretty(&mut self.out, &report).map_err(io::Error::from)?;

@@ -1,6 +1,6 @@
 //! The devices of this machine, as a user sees them.
 
-use crate::Error;
+use crate::Result;
 use crate::tables::{Shipped, is_recorded};
 use figures::counted;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use tensor::{AxisOrder, Cpu, Device, ElementType, Format, cuda};
 /// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose
 /// products may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works,
 /// unless threads are given.
-pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Format) -> Result<Device, Error> {
+pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Format) -> Result<Device> {
     let device = match (name, ordinal(name)?) {
         (_, Some(ordinal)) => open_gpu(ordinal, tf32, format)?,
         ("auto", None) if threads.is_none() && cuda::probe().is_ok() => open_gpu(0, tf32, format)?,
@@ -31,7 +31,7 @@ pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Forma
 }
 
 /// The devices that `--device` names, one for each rank: a list, `all` GPUs, or one.
-pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
+pub(crate) fn listed(name: &str) -> Result<Vec<String>> {
     if name == "all" {
         let gpus = cuda::probe().map_err(|absent| usage!("--device all: {absent}"))?;
         return Ok((0..gpus.devices.len()).map(|ordinal| format!("cuda:{ordinal}")).collect());
@@ -42,7 +42,7 @@ pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
     // A number alone is that of another GPU.
     let gpu = |part: &str| part.parse().map_or_else(|_| ordinal(part), |gpu| Ok(Some(gpu)));
     let device = |part: &str| Ok(gpu(part)?.map_or(part.to_owned(), |gpu| format!("cuda:{gpu}")));
-    let devices = name.split(',').map(device).collect::<Result<Vec<String>, Error>>()?;
+    let devices = name.split(',').map(device).collect::<Result<Vec<String>>>()?;
     let is_twice = |&at: &usize| devices[at] != "cpu" && devices[..at].contains(&devices[at]);
     match (0..devices.len()).find(is_twice) {
         Some(at) => Err(usage!("--device {name} has {} twice", devices[at])),
@@ -51,7 +51,7 @@ pub(crate) fn listed(name: &str) -> Result<Vec<String>, Error> {
 }
 
 /// The device of one of several processes of this machine, each of which names the same.
-pub(crate) fn of_rank(name: &str, local_rank: usize) -> Result<String, Error> {
+pub(crate) fn of_rank(name: &str, local_rank: usize) -> Result<String> {
     let gpus = cuda::probe().map_or(0, |gpus| gpus.devices.len());
     match name {
         // A launcher may show each process its own GPU only.
@@ -64,7 +64,7 @@ pub(crate) fn of_rank(name: &str, local_rank: usize) -> Result<String, Error> {
 }
 
 /// A GPU whose products may round to TF32 if `tf32`, with feature maps of this format.
-fn open_gpu(ordinal: usize, tf32: bool, format: Format) -> Result<Device, Error> {
+fn open_gpu(ordinal: usize, tf32: bool, format: Format) -> Result<Device> {
     let gpus = cuda::probe().map_err(|absent| usage!("--device cuda:{ordinal}: {absent}"))?;
     let mut cuda = gpus.open(ordinal).map_err(trainer::NetError::from)?;
     (cuda.tf32, cuda.format) = (tf32, format);
@@ -78,7 +78,7 @@ fn open_gpu(ordinal: usize, tf32: bool, format: Format) -> Result<Device, Error>
 }
 
 /// The number of the GPU that `name` names, if it names one.
-fn ordinal(name: &str) -> Result<Option<usize>, Error> {
+fn ordinal(name: &str) -> Result<Option<usize>> {
     let unknown = || {
         usage!(
             "--device {name:?} is not there: the devices are cpu, cuda, cuda:N and auto (`microbatch devices` lists them), \

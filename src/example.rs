@@ -1,7 +1,7 @@
 //! The examples: the command with one model of `models/` and defaults that suit the device.
 
 use crate::args::{Command, PlanArgs, RunArgs, TimeArgs, TrainArgs};
-use crate::{Error, commands, start};
+use crate::{Result, commands, start};
 use clap::{CommandFactory, Parser};
 use std::{path::PathBuf, process::ExitCode};
 
@@ -33,7 +33,7 @@ impl Example {
         start(ExampleCommand::command().name(self.name), |command| self.run(command))
     }
 
-    fn run(self, command: ExampleCommand) -> Result<(), Error> {
+    fn run(self, command: ExampleCommand) -> Result<()> {
         commands::run(match command {
             ExampleCommand::Time(mut args) => {
                 self.defaults(&mut args.net.model, &mut args.run);

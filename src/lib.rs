@@ -45,7 +45,7 @@ mod stop;
 mod tables;
 
 use console::Console;
-pub use error::Error;
+pub use error::{Error, Result};
 
 use clap::{CommandFactory, FromArgMatches};
 use std::io::{self, ErrorKind, Write};
@@ -61,7 +61,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Reads the command line as `command` says, and does with it what `run` does.
-fn start<C: FromArgMatches>(command: clap::Command, run: impl FnOnce(C) -> Result<(), Error>) -> ExitCode {
+fn start<C: FromArgMatches>(command: clap::Command, run: impl FnOnce(C) -> Result<()>) -> ExitCode {
     console::tell_panics_in_a_sentence();
     match command.try_get_matches().and_then(|matches| C::from_arg_matches(&matches)) {
         Ok(read) => finish(run(read)),
@@ -70,7 +70,7 @@ fn start<C: FromArgMatches>(command: clap::Command, run: impl FnOnce(C) -> Resul
 }
 
 /// The exit code of a command that ended with `result`.
-fn finish(result: Result<(), Error>) -> ExitCode {
+fn finish(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of our output has read enough, as `head` does.

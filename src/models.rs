@@ -1,6 +1,6 @@
 //! The nets and solvers of `models/`, which are part of the command: `--model alexnet` means the same everywhere.
 
-use crate::Error;
+use crate::{Error, Result};
 use std::{fs, path::Path};
 use trainer::prototxt::SpecError;
 use trainer::spec::{NetSource, NetSpec, SolverSpec};
@@ -49,17 +49,17 @@ impl Model {
 }
 
 /// The net in the file `given`, or the model of that name.
-pub(crate) fn load_net(given: &Path) -> Result<NetSpec, Error> {
+pub(crate) fn load_net(given: &Path) -> Result<NetSpec> {
     Ok(named(given)?.map_or_else(|| NetSpec::load(given), Model::net)?)
 }
 
 /// The solver in the file `given`, or of the model of that name.
-pub(crate) fn load_solver(given: &Path) -> Result<SolverSpec, Error> {
+pub(crate) fn load_solver(given: &Path) -> Result<SolverSpec> {
     Ok(named(given)?.map_or_else(|| SolverSpec::load(given), Model::solver)?)
 }
 
 /// The net in the file `given` with its text, or the model of that name with its solver, too.
-pub(crate) fn read_template(given: &Path) -> Result<(NetSpec, String, Option<SolverSpec>), Error> {
+pub(crate) fn read_template(given: &Path) -> Result<(NetSpec, String, Option<SolverSpec>)> {
     if let Some(model) = named(given)? {
         return Ok((model.net()?, model.net.to_owned(), Some(model.solver()?)));
     }
@@ -70,7 +70,7 @@ pub(crate) fn read_template(given: &Path) -> Result<(NetSpec, String, Option<Sol
 }
 
 /// The model that `given` names, if it is no file. What looks like a path is one, whether anything is there or not.
-fn named(given: &Path) -> Result<Option<&'static Model>, Error> {
+fn named(given: &Path) -> Result<Option<&'static Model>> {
     let name = given.to_str().filter(|name| !name.contains(['/', '.']) && !given.is_file());
     let Some(name) = name else { return Ok(None) };
     let unknown = || {

@@ -1,6 +1,6 @@
 //! The original's environment variables, under the options.
 
-use crate::Error;
+use crate::Result;
 use files::database::default_folder;
 use std::{collections::BTreeMap, env, fmt::Display, path::PathBuf, str::FromStr};
 
@@ -38,7 +38,7 @@ impl Environment {
     }
 
     /// The value of the variable `name`, if it is set.
-    pub(super) fn get<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Error> {
+    pub(super) fn get<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>> {
         let Some(text) = self.variables.get(name) else { return Ok(None) };
         text.parse()
             .map(Some)

@@ -1,7 +1,7 @@
 //! Who measures, and where measurements are kept from run to run.
 
 use super::environment::{DATABASE, DEVICES, Environment};
-use crate::Error;
+use crate::{Error, Result};
 use clap::Args;
 use files::database::Database;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl MeasuringArgs {
     ///
     /// # Errors
     /// [`Error::Usage`]: a database that is a file, or none to plan from without measuring.
-    pub fn records(&self) -> Result<Records, Error> {
+    pub fn records(&self) -> Result<Records> {
         let environment = &self.environment;
         let of_variable = environment.get(DATABASE)?;
         let named =
@@ -52,7 +52,7 @@ impl MeasuringArgs {
     /// # Errors
     /// As [`MeasuringArgs::records`]; or GPUs to measure on that are not there, are of another model than `device`, or,
     /// if they are typed, cannot measure for it.
-    pub fn records_of(&self, device: &Device) -> Result<Records, Error> {
+    pub fn records_of(&self, device: &Device) -> Result<Records> {
         let mut records = self.records()?;
         let (typed, of_variable) = (self.benchmark_devices.clone(), self.environment.get(DEVICES)?);
         let Device::Cuda(own) = device else {

@@ -19,7 +19,7 @@ pub use training::{ExportArgs, PredictArgs, Target, TestArgs, TrainArgs, Trained
 pub use values::{Batch, Link};
 
 use crate::shapes::{ShapeSpec, parse_shape};
-use crate::{Error, device};
+use crate::{Result, device};
 use clap::{Args, Parser, Subcommand};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
 use std::{ffi::OsString, path::PathBuf};
@@ -189,7 +189,7 @@ impl StateArgs {
 
 impl NetArgs {
     /// Samples per mini-batch, if they are given, where there is nothing to find.
-    pub(crate) fn samples(&self) -> Result<Option<usize>, Error> {
+    pub(crate) fn samples(&self) -> Result<Option<usize>> {
         match self.batch {
             None => Ok(None),
             Some(Batch::Samples(samples)) => Ok(Some(samples)),
@@ -395,8 +395,8 @@ impl RunArgs {
     /// The device to run on.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is none of that name.
-    pub fn device(&self) -> Result<Device, Error> {
+    /// [`Error::Usage`](crate::Error::Usage) if there is none of that name.
+    pub fn device(&self) -> Result<Device> {
         device::open(&self.device, self.threads, self.math == Math::Tf32, self.formats()[0])
     }
 
@@ -415,6 +415,6 @@ impl RunArgs {
 }
 
 /// The file that `--option` must name.
-pub(crate) fn required<'a>(file: &'a Option<PathBuf>, option: &str) -> Result<&'a PathBuf, Error> {
+pub(crate) fn required<'a>(file: &'a Option<PathBuf>, option: &str) -> Result<&'a PathBuf> {
     file.as_ref().ok_or_else(|| usage!("{option} FILE is missing"))
 }

@@ -3,7 +3,7 @@
 use super::environment::{Environment, LIMIT, POLICY, TOTAL};
 use super::measuring::MeasuringArgs;
 use super::values::max_error;
-use crate::Error;
+use crate::Result;
 use clap::Args;
 use memory::policy::MemoryPolicy;
 use planner::{BatchSizePolicy, Bytes, PlanOptions, WdSolver, WorkspacePolicy};
@@ -56,9 +56,9 @@ impl PlanningArgs {
     /// `recorded` with, else the original's defaults, with less workspace on a CPU.
     ///
     /// # Errors
-    /// [`Error::Usage`]: an option that has no effect beside the others, a total that is missing, a variable with a bad
-    /// value.
-    pub fn options(&self, on_gpu: bool, recorded: Option<&PlanOptions>) -> Result<PlanOptions, Error> {
+    /// [`Error::Usage`](crate::Error::Usage): an option that has no effect beside the others, a total that is
+    /// missing, a variable with a bad value.
+    pub fn options(&self, on_gpu: bool, recorded: Option<&PlanOptions>) -> Result<PlanOptions> {
         // A CPU's mini-batches are smaller, and so are the workspaces of their fast algorithms.
         let limit = if on_gpu { PlanOptions::default().limit } else { Bytes::mib(16) };
         let fresh = PlanOptions { limit, ..PlanOptions::default() };
@@ -87,7 +87,7 @@ impl PlanningArgs {
     }
 
     /// A total other than 0 asks for WD, as it does in the original; what is typed about workspace silences the variables.
-    fn workspace_policy(&self) -> Result<Option<WorkspacePolicy>, Error> {
+    fn workspace_policy(&self) -> Result<Option<WorkspacePolicy>> {
         Ok(match (self.workspace_policy, self.total_workspace, self.workspace_limit) {
             _ if self.device_memory.is_some() => Some(WorkspacePolicy::Ws),
             (Some(policy), _, _) => Some(policy),
@@ -98,7 +98,7 @@ impl PlanningArgs {
     }
 
     /// The limit that is chosen under `policy`, else the one that was `kept` from before.
-    fn limit(&self, policy: WorkspacePolicy, kept: Option<Bytes>) -> Result<Option<Bytes>, Error> {
+    fn limit(&self, policy: WorkspacePolicy, kept: Option<Bytes>) -> Result<Option<Bytes>> {
         use WorkspacePolicy::{Wd, Wr};
         let useless = |option: &str, size: Bytes, instead: &str| {
             // As a user would type it back.
@@ -132,7 +132,7 @@ impl PlanningArgs {
 }
 
 /// The total of µ-cuDNN's variable, where 0 stands for none.
-fn total_of(environment: &Environment) -> Result<Option<Bytes>, Error> {
+fn total_of(environment: &Environment) -> Result<Option<Bytes>> {
     Ok(environment.get(TOTAL)?.filter(|&total| total > Bytes::ZERO))
 }
 

@@ -3,7 +3,7 @@
 use super::budget::{Goal, too_small};
 use super::inputs::in_math;
 use super::origin::Origin;
-use crate::Error;
+use crate::{Error, Result};
 use figures::{BatchPoint, BatchReport};
 use memory::ArenaLayout;
 use planner::{Bytes, Kernel, PlanOptions};
@@ -31,7 +31,7 @@ impl BatchSearch {
     }
 
     /// The smallest budget that holds so many samples if no kernel has a workspace, and the layer that sets it.
-    fn floor(&self, origin: &Origin, samples: usize) -> Result<(Bytes, String), Error> {
+    fn floor(&self, origin: &Origin, samples: usize) -> Result<(Bytes, String)> {
         let net = self.net(samples)?;
         let outline = net.outline(net.is_training());
         let costs = estimated_costs(&net, origin.rates());
@@ -40,7 +40,7 @@ impl BatchSearch {
     }
 
     /// The largest mini-batch that fits without workspaces.
-    fn largest(&self, origin: &Origin) -> Result<usize, Error> {
+    fn largest(&self, origin: &Origin) -> Result<usize> {
         let (budget, (one, layer)) = (self.goal.budget, self.floor(origin, 1)?);
         if one > budget {
             return Err(too_small(budget, one, &format!("layer '{layer}'")));
@@ -59,7 +59,7 @@ impl BatchSearch {
     }
 
     /// What mini-batches up to the largest that fits bring, where kernels are measured, or can be.
-    pub(super) fn report(&self, origin: &mut Origin, options: &PlanOptions) -> Result<BatchReport, Error> {
+    pub(super) fn report(&self, origin: &mut Origin, options: &PlanOptions) -> Result<BatchReport> {
         let (mut tried, mut largest, mut points) = (self.largest(origin)?, 0, Vec::new());
         let mut too_many = tried + 1;
         while largest < tried && tried < too_many {
@@ -86,7 +86,7 @@ impl BatchSearch {
         origin: &mut Origin,
         options: &PlanOptions,
         mini_batch: usize,
-    ) -> Result<Option<(Net, Vec<Kernel>)>, Error> {
+    ) -> Result<Option<(Net, Vec<Kernel>)>> {
         let mut net = self.net(mini_batch)?;
         let kernels = in_math(net.kernels(), origin.math);
         match origin.planning.complete(&kernels, options, |_| ()) {
@@ -102,7 +102,7 @@ impl BatchSearch {
         origin: &mut Origin,
         options: &PlanOptions,
         mini_batch: usize,
-    ) -> Result<Option<BatchPoint>, Error> {
+    ) -> Result<Option<BatchPoint>> {
         let Some((net, kernels)) = self.measured(origin, options, mini_batch)? else { return Ok(None) };
         match self.goal.plan(origin, (&mut vec![net], 0), &kernels, options) {
             Ok((_, _, schedule)) => Ok(Some(BatchPoint::new(mini_batch, schedule.planned_ms))),

@@ -2,7 +2,7 @@
 //! memory feature maps leave the device.
 
 use super::origin::Origin;
-use crate::{Error, progress};
+use crate::{Error, Result, progress};
 use figures::{BudgetReport, ScheduleReport};
 use memory::policy::{BelowFloor, MemoryPolicy};
 use memory::{Action, ArenaLayout, Outline, Room};
@@ -29,11 +29,7 @@ impl<'k> Budget<'k> {
     }
 
     /// The plan, and what it is compared with.
-    pub(super) fn plan(
-        &self,
-        origin: &mut Origin,
-        options: &PlanOptions,
-    ) -> Result<(Plan, BudgetReport), Error> {
+    pub(super) fn plan(&self, origin: &mut Origin, options: &PlanOptions) -> Result<(Plan, BudgetReport)> {
         let fronts = self.fronts(origin, options)?;
         let (smallest, kernel) = self.room.smallest_budget(&fronts);
         if self.bytes < smallest {
@@ -57,11 +53,11 @@ impl<'k> Budget<'k> {
     }
 
     /// The budget in which everything stays, and every kernel is the fastest.
-    pub(super) fn enough(&self, origin: &Origin, options: &PlanOptions) -> Result<Bytes, Error> {
+    pub(super) fn enough(&self, origin: &Origin, options: &PlanOptions) -> Result<Bytes> {
         Ok(self.room.enough_budget(&self.fronts(origin, options)?))
     }
 
-    fn fronts(&self, origin: &Origin, options: &PlanOptions) -> Result<Fronts, Error> {
+    fn fronts(&self, origin: &Origin, options: &PlanOptions) -> Result<Fronts> {
         let fronts = Fronts::new(self.kernels, &origin.planning.table, options);
         fronts.map_err(|error| origin.explain(error.into()))
     }
@@ -90,7 +86,7 @@ impl Goal {
         (nets, net): (&mut Vec<Net>, usize),
         kernels: &[Kernel],
         options: &PlanOptions,
-    ) -> Result<(Plan, Vec<Action>, ScheduleReport), Error> {
+    ) -> Result<(Plan, Vec<Action>, ScheduleReport)> {
         let Self { policy, budget } = self;
         let _bar = progress::one_step("planning", "what stays on the device is sought");
         let rates = origin.rates();

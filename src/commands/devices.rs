@@ -1,11 +1,11 @@
 //! `microbatch devices`.
 
-use crate::{Console, Error, device::DeviceReport, tables::SHIPPED};
+use crate::{Console, Result, device::DeviceReport, tables::SHIPPED};
 use tensor::{Cpu, Device, cuda::probe};
 use trainer::NetError;
 
 /// Lists the devices that nets can run on, and says what is missing if no GPU is among them.
-pub(super) fn devices(json: bool) -> Result<(), Error> {
+pub(super) fn devices(json: bool) -> Result<()> {
     let mut console = Console::new(json);
     let mut devices = Vec::new();
     if let Ok(gpus) = probe() {

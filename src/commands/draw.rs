@@ -1,6 +1,6 @@
 //! Writing figures, and traces of iterations, into files.
 
-use crate::{Console, Error};
+use crate::{Console, Error, Result};
 use ::figures::draw::Figure;
 use ::figures::{ActionSpan, PlanReport, ScalingReport, Table, scaling_figure, study::plan_figure};
 use files::{try_writing, write_atomically};
@@ -15,7 +15,7 @@ pub(super) fn plot(
     (plan, scaling): (&PlanReport, Option<&ScalingReport>),
     (subject, source): (String, String),
     console: &mut Console,
-) -> Result<(), Error> {
+) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
     let figure = match scaling {
         Some(scaling) => scaling_figure(scaling, &subject, &source),
@@ -26,13 +26,13 @@ pub(super) fn plot(
 }
 
 /// Writes a drawing alone, as SVG or PNG by the name of the file.
-pub(super) fn write_drawing(file: &Path, figure: &Figure) -> Result<(), Error> {
+pub(super) fn write_drawing(file: &Path, figure: &Figure) -> Result<()> {
     let is_svg = file.extension().is_some_and(|ending| ending == "svg");
     write(file, if is_svg { figure.svg().into_bytes() } else { figure.png() })
 }
 
 /// Writes a figure's numbers and, unless these are wanted alone, its drawings into `folder`.
-pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) -> Result<(), Error> {
+pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) -> Result<()> {
     let file = |ending: &str| folder.join(format!("{}.{ending}", figure.name));
     write_data(&file("csv"), &figure.data)?;
     write(&file("json"), format!("{}\n", json!(figure)).into_bytes())?;
@@ -41,7 +41,7 @@ pub(super) fn write_figure(folder: &Path, figure: &Figure, numbers_alone: bool) 
 }
 
 /// Writes rows as CSV.
-pub(super) fn write_data(file: &Path, data: &Table) -> Result<(), Error> {
+pub(super) fn write_data(file: &Path, data: &Table) -> Result<()> {
     let rows = || -> csv::Result<Vec<u8>> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(&data.columns)?;
@@ -53,7 +53,7 @@ pub(super) fn write_data(file: &Path, data: &Table) -> Result<(), Error> {
 
 /// Writes when `actions` run, in Chrome's trace format, which `chrome://tracing` and Perfetto show: a row for each
 /// stream, and the device's memory where that is known. Times are in microseconds.
-pub(super) fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Error> {
+pub(super) fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<()> {
     let row = |stream: StreamKind, name: &str| {
         let row = stream as u32;
         json!({ "name": "thread_name", "ph": "M", "pid": 1, "tid": row, "args": { "name": name } })
@@ -78,12 +78,12 @@ pub(super) fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<(), Err
 }
 
 /// Writes a file as a whole, in a folder that is made if need be, or leaves what there was.
-pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<(), Error> {
+pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<()> {
     write_atomically(file, |out| out.write_all(&bytes)).map_err(|source| refused(file, source))
 }
 
 /// Makes sure, before there is anything to lose, that [`write`] will get as far as writing `files`.
-pub(super) fn check<'f>(files: impl IntoIterator<Item = &'f PathBuf>) -> Result<(), Error> {
+pub(super) fn check<'f>(files: impl IntoIterator<Item = &'f PathBuf>) -> Result<()> {
     files.into_iter().try_for_each(|file| try_writing(file).map_err(|source| refused(file, source)))
 }
 

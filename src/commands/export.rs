@@ -3,14 +3,14 @@
 use super::draw::write;
 use super::inputs::{STAND_IN, synthetic};
 use crate::args::{ExportArgs, Target, TrainedArgs};
-use crate::{Console, Error, models::load_net};
+use crate::{Console, Error, Result, models::load_net};
 use std::{collections::BTreeMap, path::PathBuf};
 use tensor::{Cpu, Device};
 use trainer::snapshot::{Weights, save_tensors};
 use trainer::{Net, export, layers::BuildOptions, spec::Phase};
 
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
-pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
+pub(super) fn export(args: &ExportArgs) -> Result<()> {
     let TrainedArgs { model, weights, state } = &args.trained;
     let out = args.out.canonicalize().ok();
     let is_out = |file: &&PathBuf| out.is_some() && file.canonicalize().ok() == out;

@@ -5,7 +5,7 @@ use super::inputs::in_math;
 use super::origin::Origin;
 use super::plan::shape_kernels;
 use crate::args::{DEFAULT_SEED, FiguresArgs, PlanningArgs, RunArgs};
-use crate::{Console, Error, models::Model};
+use crate::{Console, Result, models::Model};
 use ::figures::draw::Figure;
 use ::figures::study::{self, Study, claims, page};
 use planner::{BatchSizePolicy, Math, PlanOptions};
@@ -38,7 +38,7 @@ const SHAPES: &str = include_str!("../../data/deepbench.csv");
 const MOST_ON_CPU: usize = 32;
 
 /// Draws the papers' figures from recorded measurements, or from new ones of this machine.
-pub(super) fn figures(args: &FiguresArgs) -> Result<(), Error> {
+pub(super) fn figures(args: &FiguresArgs) -> Result<()> {
     let mut console = Console::new(false);
     let names: BTreeSet<&str> = NETS.iter().map(|net| net.0).collect();
     if let Some(net) = args.net.iter().find(|net| !names.contains(net.as_str())) {
@@ -94,7 +94,7 @@ fn command(args: &FiguresArgs) -> String {
 type Known = (Vec<Study>, Vec<String>, bool);
 
 /// Measures the nets in one arithmetic; of a recorded device takes those that were recorded.
-fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) -> Result<Known, Error> {
+fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) -> Result<Known> {
     let (device, dtype, layout) = (device.to_owned(), ElementType::F32, &[AxisOrder::Nchw][..]);
     let (threads, synthetic, json, cpu_batch, notes) = (None, None, false, None, Vec::new());
     let run = RunArgs { device, threads, math, dtype, layout, synthetic, json, cpu_batch, notes };
@@ -130,7 +130,7 @@ fn measure(args: &FiguresArgs, device: &str, math: Math, console: &mut Console) 
 }
 
 /// A net of which nothing is measured yet.
-fn build(net: &PaperNet, most: usize, math: Math) -> Result<Study, Error> {
+fn build(net: &PaperNet, most: usize, math: Math) -> Result<Study> {
     let &(name, prefix, title, mini_batch, shape) = net;
     let study = Study { name: name.into(), prefix: prefix.into(), title: title.into(), ..Study::default() };
     if name == DEEPBENCH {

@@ -2,7 +2,7 @@
 
 use super::draw::{check, write};
 use super::inputs::STAND_IN;
-use crate::{Console, Error, args::InitArgs, console::escaped, models::read_template, progress};
+use crate::{Console, Error, Result, args::InitArgs, console::escaped, models::read_template, progress};
 use figures::counted;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use trainer::{Net, data::Survey, layers::BuildOptions, snapshot::Weights};
 const FILES: [&str; 4] = ["net.prototxt", "solver.prototxt", Recipe::LISTS[0], Recipe::LISTS[1]];
 
 /// Looks at images and writes a net and a solver for them.
-pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
+pub(super) fn init(args: &InitArgs) -> Result<()> {
     let (template, text, model) = read_template(&args.like)?;
     let not_like = |reason: &str| Error::Refused(format!("--like {}: {reason}", args.like.display()));
     let side = args.size.or(transform(&template).and_then(|transform| transform.crop_size));
@@ -43,7 +43,7 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
         recipe.name = format!("{first}_{times}");
     }
     // What does not fit would be refused by the training.
-    let fitting = |recipe: &Recipe| -> Result<_, Error> {
+    let fitting = |recipe: &Recipe| -> Result<_> {
         let (net, new) = recipe.net(&survey, &template, &text).map_err(Error::Refused)?;
         let built = build(&file(FILES[0]), &net)?;
         let copied = weights.copied(&built)?;
@@ -84,7 +84,7 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Error> {
 }
 
 /// Says what was found and written, and what comes next.
-fn tell(args: &InitArgs, survey: &Survey, net: &str, console: &mut Console) -> Result<(), Error> {
+fn tell(args: &InitArgs, survey: &Survey, net: &str, console: &mut Console) -> Result<()> {
     let Survey { names, classes, train, validation, own_folder, unvalidated, unreadable, .. } = survey;
     let of_folder = own_folder.iter().map(|folder| format!(" of {}", folder.display())).collect::<String>();
     if !unvalidated.is_empty() {
@@ -118,7 +118,7 @@ fn name(folder: &Path) -> String {
     name.replace(|letter: char| !letter.is_alphanumeric(), "_")
 }
 
-fn look(args: &InitArgs) -> Result<Survey, Error> {
+fn look(args: &InitArgs) -> Result<Survey> {
     let bar = progress::bar(0, "reading");
     Ok(Survey::new(&args.data, (args.validation, args.seed), args.strict, |files| {
         bar.set_length(files as u64);
@@ -127,7 +127,7 @@ fn look(args: &InitArgs) -> Result<Survey, Error> {
 }
 
 /// The net, which must be one that can be built.
-fn build(file: &Path, text: &str) -> Result<Net, Error> {
+fn build(file: &Path, text: &str) -> Result<Net> {
     let spec = NetSpec::parse(file, text)?.for_phase(Phase::Train);
     let build = BuildOptions { device: Device::cpu(), seed: 0, synthetic: Some(STAND_IN) };
     Ok(Net::new(&spec, &build, true)?)

@@ -1,7 +1,7 @@
 //! What a net is built from besides its file, and what there is to say of that.
 
 use crate::args::{DEFAULT_SEED, NetArgs, RunArgs, required};
-use crate::{Console, Error, models::load_net};
+use crate::{Console, Result, models::load_net};
 use planner::{Dtype, Kernel, Math};
 use tensor::{Cpu, Device, Format};
 use trainer::layers::{BuildOptions, SyntheticData};
@@ -16,7 +16,7 @@ pub(super) fn warn(console: &Console, warnings: &[Warning]) -> Vec<String> {
 }
 
 /// Refuses the first of `options` that is given, as none of them has an effect on `what`.
-pub(super) fn refuse<const N: usize>(options: [(bool, &str); N], what: &str) -> Result<(), Error> {
+pub(super) fn refuse<const N: usize>(options: [(bool, &str); N], what: &str) -> Result<()> {
     match options.into_iter().find(|&(is_given, _)| is_given) {
         Some((_, option)) => Err(usage!("{option} has no effect on {what}")),
         None => Ok(()),
@@ -24,15 +24,12 @@ pub(super) fn refuse<const N: usize>(options: [(bool, &str); N], what: &str) -> 
 }
 
 /// The net that `args` name, in their phase.
-pub(super) fn net_spec(args: &NetArgs) -> Result<NetSpec, Error> {
+pub(super) fn net_spec(args: &NetArgs) -> Result<NetSpec> {
     Ok(load_net(required(&args.model, "--model")?)?.for_state(&args.state.of(args.phase)))
 }
 
 /// The synthetic images that `--synthetic` asks for; refused for a net without a data set that they could replace.
-pub(super) fn synthetic(
-    asked: Option<Option<[usize; 3]>>,
-    spec: &NetSpec,
-) -> Result<Option<SyntheticData>, Error> {
+pub(super) fn synthetic(asked: Option<Option<[usize; 3]>>, spec: &NetSpec) -> Result<Option<SyntheticData>> {
     let Some(shape) = asked else { return Ok(None) };
     let reads = |layer: &LayerSpec| matches!(layer.kind, LayerKind::Data(_) | LayerKind::ImageData(_));
     if !spec.layers.iter().any(reads) {
@@ -49,7 +46,7 @@ pub(super) const STAND_IN: SyntheticData = SyntheticData { shape: None, stand_in
 
 /// The kernels of a net with feature maps of this format, in the arithmetic that is asked for. It is built on the CPU
 /// wherever they are measured, and its data is not opened.
-pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec, format: Format) -> Result<Vec<Kernel>, Error> {
+pub(super) fn net_kernels(run: &RunArgs, spec: &NetSpec, format: Format) -> Result<Vec<Kernel>> {
     let (mut device, synthetic) = (Device::Cpu(Cpu::try_new(None)?), synthetic(run.synthetic, spec)?);
     device.set_format(format);
     let build = BuildOptions { device, seed: DEFAULT_SEED, synthetic: synthetic.or(Some(STAND_IN)) };

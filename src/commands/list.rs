@@ -1,14 +1,14 @@
 //! `microbatch plan --list`: what was recorded of a device.
 
 use crate::tables::{Shipped, is_recorded, read_recorded, words};
-use crate::{Console, Error, args::PlanArgs};
+use crate::{Console, Result, args::PlanArgs};
 use cudnn_layers::conv::format;
 use figures::{Recorded, Table};
 use planner::{KernelId, Measurement};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
+pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<()> {
     let (device, names) = (&args.run.device, Shipped::names());
     let needs = "it needs --device recorded:FILE or one of";
     refuse_if!(!is_recorded(device), "--list lists what was recorded: {needs} {names}");

@@ -25,10 +25,10 @@ mod time;
 mod train;
 mod tune;
 
-use crate::Error;
+use crate::Result;
 use crate::args::{Command, DataCommand};
 
-pub(crate) fn run(command: Command) -> Result<(), Error> {
+pub(crate) fn run(command: Command) -> Result<()> {
     match command {
         Command::Time(args) => time::time(&args),
         Command::Train(args) => train::train(&args),

@@ -1,12 +1,12 @@
 //! `microbatch model`: nets that are too deep to be kept as files.
 
-use crate::{Console, Error, models::Model};
+use crate::{Console, Result, models::Model};
 
 /// Convolutions in the groups of VGG-16.
 const GROUPS: [usize; 5] = [2, 2, 3, 3, 3];
 
 /// Prints VGG with `depth` layers of weights: VGG-16 with more convolutions a group (Rhu et al. 2016, section V-E).
-pub(super) fn vgg(depth: usize) -> Result<(), Error> {
+pub(super) fn vgg(depth: usize) -> Result<()> {
     let more = depth.checked_sub(16).filter(|more| more.is_multiple_of(GROUPS.len()));
     let more = more
         .ok_or_else(|| usage!("--depth {depth} is not 16 and a multiple of five more, such as 21 or 116"))?;

@@ -4,7 +4,7 @@ use super::inputs::{net_kernels, refuse};
 use crate::args::{MeasuringArgs, PlanningArgs, RunArgs};
 use crate::report::{Header, Subject, shown};
 use crate::tables::{is_recorded, read_recorded, words};
-use crate::{Console, Error, device::DeviceReport, progress, stop::stop};
+use crate::{Console, Error, Result, device::DeviceReport, progress, stop::stop};
 use cudnn_layers::conv::{ProfileOptions, format};
 use figures::{EstimateReport, ProfilingReport, Recorded};
 use planner::{
@@ -32,7 +32,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// The device that `run` names; with its database, if there is one.
-    pub(super) fn device(run: &RunArgs, measuring: &MeasuringArgs) -> Result<Self, Error> {
+    pub(super) fn device(run: &RunArgs, measuring: &MeasuringArgs) -> Result<Self> {
         // What is wrong with the files is known before a device is opened.
         measuring.records()?;
         let device = run.device()?;
@@ -47,7 +47,7 @@ impl Origin {
     }
 
     /// The device or the recorded device that `run` names.
-    pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self, Error> {
+    pub(super) fn any(run: &RunArgs, planning: &PlanningArgs) -> Result<Self> {
         let measuring = &planning.measuring;
         if !is_recorded(&run.device) {
             return Self::device(run, measuring);
@@ -101,7 +101,7 @@ impl Origin {
         (run, planning): (&RunArgs, &PlanningArgs),
         spec: &NetSpec,
         (group, before): (&Group, Option<&Plan>),
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<String>> {
         let (mut formats, recorded) = (run.formats(), self.recorded.is_some());
         if formats.len() == 1 || !self.on_gpu() {
             // Of a GPU that is here, its own line says it.
@@ -161,7 +161,7 @@ impl Origin {
         kernels: &[Kernel],
         options: &PlanOptions,
         console: &mut Console,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let result = self.planning.complete(kernels, options, progress::measuring());
         self.planning.warning.take().iter().for_each(|warning| console.warn(warning));
         self.planning.unstored.take().iter().for_each(|error| console.warn(error));
@@ -188,7 +188,7 @@ impl Origin {
         kernels: &[Kernel],
         limits: Option<&[Bytes]>,
         options: &PlanOptions,
-    ) -> Result<Plan, Error> {
+    ) -> Result<Plan> {
         let is_slow = options.workspace_policy == WorkspacePolicy::Wd && options.wd_solver == WdSolver::Ilp;
         let solver = "the ILP solver is at work; --wd-solver exact takes less";
         let _bar = is_slow.then(|| progress::one_step("dividing", solver));

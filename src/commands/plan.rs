@@ -8,7 +8,7 @@ use super::setup::{Planned, Recorded, Request, Session, verify};
 use crate::args::{Link, NetArgs, PlanArgs, ShapeArgs, required};
 use crate::report::{Header, ShapesReport, Subject};
 use crate::shapes::{ShapeSpec, read_csv};
-use crate::{Console, Error};
+use crate::{Console, Result};
 use cudnn_layers::conv::{geometry, operand_lens};
 use figures::{
     BatchReport, BudgetReport, EstimateReport, ExplainReport, MemoryEstimate, PlanReport, ProfilingReport,
@@ -48,7 +48,7 @@ struct Report {
 
 /// Measures and plans the convolutions of a net, and tells what training it would take, without running it; or plans
 /// other convolutions, or from a recorded table.
-pub(super) fn plan(args: &PlanArgs) -> Result<(), Error> {
+pub(super) fn plan(args: &PlanArgs) -> Result<()> {
     let mut console = Console::new(args.run.json);
     if args.list {
         return list(args, &mut console);
@@ -60,7 +60,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), Error> {
     }
 }
 
-fn plan_net(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
+fn plan_net(args: &PlanArgs, console: &mut Console) -> Result<()> {
     let NetArgs { phase, batch, .. } = args.net;
     let keeps = phase == Phase::Test || args.planning.memory_policy == Some(MemoryPolicy::Keep);
     refuse([(keeps && args.trace.is_some(), "--trace")], "a net of which everything stays on the device")?;
@@ -96,11 +96,7 @@ fn plan_net(args: &PlanArgs, console: &mut Console) -> Result<(), Error> {
 }
 
 /// What several GPUs bring that run a plan.
-fn scaling(
-    session: &mut Session,
-    planned: &Planned,
-    (link, gpus): (Link, usize),
-) -> Result<ScalingReport, Error> {
+fn scaling(session: &mut Session, planned: &Planned, (link, gpus): (Link, usize)) -> Result<ScalingReport> {
     let (kernels, rates) = (session.kernels().swap_remove(0), session.origin.rates());
     let net = session.nets.remove(0);
     let (costs, net) = session.origin.planning.costs(net, &kernels, &session.options, rates)?;
@@ -137,7 +133,7 @@ fn plan_shapes(
     source: String,
     convolutions: &[ShapeSpec],
     console: &mut Console,
-) -> Result<(), Error> {
+) -> Result<()> {
     if let Some(budget) = args.planning.device_memory {
         let budget = budget.exact();
         return Err(usage!("--device-memory {budget} needs a net: shapes have no schedule"));
@@ -164,10 +160,7 @@ fn plan_shapes(
 }
 
 /// The convolutions that are given instead of a net, and where they stand; all at the mini-batch, if one is given.
-pub(super) fn convolutions(
-    args: &ShapeArgs,
-    net: &NetArgs,
-) -> Result<Option<(String, Vec<ShapeSpec>)>, Error> {
+pub(super) fn convolutions(args: &ShapeArgs, net: &NetArgs) -> Result<Option<(String, Vec<ShapeSpec>)>> {
     let (source, mut convolutions) = match &args.csv {
         Some(file) => (file.display().to_string(), read_csv(file)?),
         None if args.conv.is_empty() => {
@@ -214,7 +207,7 @@ pub(super) fn largest(kernels: &[Kernel]) -> Bytes {
 }
 
 /// What there is to say of a plan, wherever its convolutions come from.
-fn report(args: &PlanArgs, header: Header, origin: &Origin, planned: Planned) -> Result<Report, Error> {
+fn report(args: &PlanArgs, header: Header, origin: &Origin, planned: Planned) -> Result<Report> {
     let Planned { plans, budget, schedule, .. } = planned;
     let explanation = args.explain.then(|| ExplainReport::new(&plans[0], &origin.planning.table));
     let explanation = explanation.transpose().map_err(trainer::NetError::from)?;
@@ -242,7 +235,7 @@ fn report(args: &PlanArgs, header: Header, origin: &Origin, planned: Planned) ->
 }
 
 /// Prints a report, and draws it if that is asked for.
-fn print(args: &PlanArgs, report: &Report, console: &mut Console) -> Result<(), Error> {
+fn print(args: &PlanArgs, report: &Report, console: &mut Console) -> Result<()> {
     console.text(format!("  planning    {:.2} ms", report.planning_ms))?;
     if let Some(memory) = &report.memory {
         console.text(memory)?;

@@ -1,14 +1,14 @@
 //! `microbatch plot`: learning curves.
 
 use super::draw::write_drawing;
-use crate::{Console, Error};
+use crate::{Console, Error, Result};
 use figures::{LearningCurve, counted, learning_curves};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Draws what trainings displayed and tested, by iteration or by the `seconds` of iterations, from their logs.
-pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<(), Error> {
+pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<()> {
     // Logs of one name are told apart by the folders that they have not in common.
     let parts = |log: &PathBuf| log.components().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
     let common = |at: &usize| logs.iter().all(|log| parts(log).get(*at) == parts(&logs[0]).get(*at));

@@ -3,7 +3,7 @@
 use super::setup::{Recorded, Request, Session};
 use super::{inputs::refuse, test::check_end};
 use crate::args::{Batch, DEFAULT_SEED, PredictArgs};
-use crate::{Console, Error, console::escaped, models::load_net, report::Header, stop::stop};
+use crate::{Console, Error, Result, console::escaped, models::load_net, report::Header, stop::stop};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use trainer::data::{ImageRecords, check_images, is_image, sorted_entries};
@@ -34,7 +34,7 @@ struct Class {
 
 /// Says of which class images are, by the TEST phase of a net whose data layer's transformation they get. A signal
 /// (Ctrl-C) ends it after its mini-batch.
-pub(super) fn predict(args: &PredictArgs) -> Result<(), Error> {
+pub(super) fn predict(args: &PredictArgs) -> Result<()> {
     let mut console = Console::new(args.run.json);
     refuse([(args.run.synthetic.is_some(), "--synthetic")], "`predict`, which reads images")?;
     let weights = Weights::load(&args.trained.weights)?;
@@ -110,7 +110,7 @@ fn shape(source: &Path, spec: &NetSpec, weights: &Weights) -> Result<[usize; 3],
 
 /// The images that are named, and those in folders that are and in their class folders, by name. What `reading` cannot
 /// read is left out of a folder, and refused if it is named.
-fn images(given: &[PathBuf], reading: &ImageDataParams, console: &Console) -> Result<Vec<PathBuf>, Error> {
+fn images(given: &[PathBuf], reading: &ImageDataParams, console: &Console) -> Result<Vec<PathBuf>> {
     let mut images = Vec::new();
     let is_folder = |path: &&PathBuf| path.is_dir();
     let named: Vec<PathBuf> = given.iter().filter(|path| !is_folder(path)).cloned().collect();

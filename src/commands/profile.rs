@@ -4,7 +4,7 @@ use super::draw::{check, write};
 use super::inputs::{net_kernels, net_spec, refuse};
 use super::origin::profiling;
 use super::plan::{convolutions, largest, shape_kernels};
-use crate::{Console, Error, args::ProfileArgs, progress, stop::stop, tables::read_table};
+use crate::{Console, Result, args::ProfileArgs, progress, stop::stop, tables::read_table};
 use cudnn_layers::conv::ProfileOptions;
 use figures::ProfilingReport;
 use planner::{BatchSizePolicy, Bytes, CostTable, DeviceHeader, Kernel, PlanOptions};
@@ -25,7 +25,7 @@ struct Report {
 }
 
 /// Measures what a policy needs of a net's convolutions, or others, for later runs; or takes in measurements.
-pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
+pub(super) fn profile(args: &ProfileArgs) -> Result<()> {
     let mut console = Console::new(args.run.json);
     let records = args.measuring.records()?;
     if !args.merge.is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<(), Error> {
 }
 
 /// The kernels to measure, in the arithmetic that is asked for.
-fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>, Error> {
+fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>> {
     // A processor has one order, whatever `--layout auto` may find.
     let known = if matches!(device, Device::Cuda(_)) { usize::MAX } else { 1 };
     let formats = args.run.formats().into_iter().take(known);
@@ -88,7 +88,7 @@ fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>, Error> {
 }
 
 /// Takes cost tables into the database.
-fn merge(files: &[PathBuf], records: &Records, console: &mut Console) -> Result<(), Error> {
+fn merge(files: &[PathBuf], records: &Records, console: &mut Console) -> Result<()> {
     let Some(database) = &records.database else {
         return Err(usage!("--merge needs a database, and there is none"));
     };

@@ -1,15 +1,12 @@
 //! One net on several devices: a thread for each, or a process for each that a launcher has started.
 
-use crate::{Error, args::RunArgs, device};
+use crate::{Error, Result, args::RunArgs, device};
 use std::thread;
 use tensor::Cpu;
 use trainer::{Group, group::Launched};
 
 /// Does `body` on each of the devices that `run` names, as the ranks of a group; the first one's result is that of all.
-pub(super) fn on_each(
-    run: &RunArgs,
-    body: impl Fn(&RunArgs, &Group) -> Result<(), Error> + Sync,
-) -> Result<(), Error> {
+pub(super) fn on_each(run: &RunArgs, body: impl Fn(&RunArgs, &Group) -> Result<()> + Sync) -> Result<()> {
     let named = &run.device;
     let launched = Launched::find(|name| std::env::var(name).ok());
     let (devices, ranks) = match launched.map_err(|error| usage!("{error}"))? {

@@ -1,10 +1,10 @@
 //! `microbatch data render`.
 
-use crate::{Console, Error, args::RenderArgs, progress};
+use crate::{Console, Result, args::RenderArgs, progress};
 use figures::counted;
 use trainer::data::{Rendering, render as draw};
 
-pub(super) fn render(args: &RenderArgs) -> Result<(), Error> {
+pub(super) fn render(args: &RenderArgs) -> Result<()> {
     let &RenderArgs { classes, per_class, size, seed, .. } = args;
     let images = classes * per_class;
     let bar = progress::bar(images as u64, "drawing");

@@ -1,11 +1,11 @@
 //! `microbatch run`: another program, under the library that divides its convolutions.
 
-use crate::{Error, args::PreloadArgs};
+use crate::{Result, args::PreloadArgs};
 use std::env::{current_exe, var_os};
 use std::{ffi::OsStr, os::unix::process::CommandExt, path::PathBuf, process::Command};
 
 /// Becomes the program: what ends it and with what status is its own affair.
-pub(super) fn run(args: &PreloadArgs) -> Result<(), Error> {
+pub(super) fn run(args: &PreloadArgs) -> Result<()> {
     let beside = || Some(current_exe().ok()?.with_file_name("libmicrobatch_cudnn.so"));
     let variable = |name| var_os(name).filter(|value| !value.is_empty());
     let library = variable("MICROBATCH_PRELOAD").map(PathBuf::from).or_else(beside).unwrap_or_default();

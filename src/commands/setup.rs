@@ -6,7 +6,7 @@ use super::inputs::{STAND_IN, in_math, ranks_note, refuse, synthetic, warn};
 use super::origin::Origin;
 use crate::args::{Batch, DEFAULT_SEED, PlanningArgs, RunArgs};
 use crate::report::{Header, NetReport, Subject};
-use crate::{Console, Error, progress};
+use crate::{Console, Error, Result, progress};
 use figures::{BatchReport, BudgetReport, GpuMemory, MemoryEstimate, PlanReport, ScheduleReport};
 use memory::{ArenaLayout, MemoryReport, Outline, Schedule, policy::MemoryPolicy};
 use planner::{Bytes, Kernel, Plan, PlanOptions};
@@ -75,7 +75,7 @@ impl Session {
         request: &Request<'_>,
         mut spec: NetSpec,
         console: &mut Console,
-    ) -> Result<(Self, Header), Error> {
+    ) -> Result<(Self, Header)> {
         let is_training = spec.state.phase == Phase::Train;
         let is_useless = !is_training && request.planning.memory_policy.is_some();
         let untrained = "a net that is not trained: its feature maps wait for no backward pass";
@@ -112,7 +112,7 @@ impl Session {
     }
 
     /// Refuses nets that need more memory than there is even without any workspace.
-    pub(super) fn check_memory(&self) -> Result<(), Error> {
+    pub(super) fn check_memory(&self) -> Result<()> {
         // What does not stay on the device may fit all the same.
         if self.origin.recorded.is_some() || self.planning.device_memory.is_some() {
             return Ok(());
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// Refuses a run for which there is no memory; rank 0 counts all replicas of its process.
-    fn check_for(&self, MemoryReport { arena, host, .. }: &MemoryReport) -> Result<(), Error> {
+    fn check_for(&self, MemoryReport { arena, host, .. }: &MemoryReport) -> Result<()> {
         // Each GPU has memory of its own.
         let replicas = if self.group.leads() && !self.origin.on_gpu() { self.replicas() } else { 1 };
         let of_all = [arena, host].map(|bytes| Bytes(bytes.0.saturating_mul(replicas)));
@@ -192,7 +192,7 @@ impl Session {
     }
 
     /// Measures what plans need of nets that have none in `recorded`, and says how much that was. Rank 0 does.
-    pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<(), Error> {
+    pub(super) fn profile(&mut self, recorded: &[Option<Plan>], console: &mut Console) -> Result<()> {
         if !self.group.leads() {
             return Ok(());
         }
@@ -212,7 +212,7 @@ impl Session {
     }
 
     /// A plan for every net: the recorded one, if there is one; of several ranks that of the first.
-    pub(super) fn plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
+    pub(super) fn plan(&mut self, recorded: Recorded) -> Result<Planned> {
         let (mut own, device) = (None, planning::identity(&self.origin.device));
         let record = self.group.clone().from_leader(|| {
             let Planned { plans, schedules, .. } = own.insert(self.own_plan(recorded)?);
@@ -229,7 +229,7 @@ impl Session {
         }
     }
 
-    fn own_plan(&mut self, recorded: Recorded) -> Result<Planned, Error> {
+    fn own_plan(&mut self, recorded: Recorded) -> Result<Planned> {
         let kernels = self.kernels();
         let budgets = self.budgets(&kernels);
         let goal = self.goal(&recorded, budgets.as_deref())?;
@@ -264,7 +264,7 @@ impl Session {
 
     /// The policy for memory, and its budget: that of a snapshot, else what is asked for, else ours where not
     /// everything fits with the fastest kernels; nothing where everything stays on the device.
-    fn goal(&self, recorded: &Recorded, budgets: Option<&[Budget<'_>]>) -> Result<Option<Goal>, Error> {
+    fn goal(&self, recorded: &Recorded, budgets: Option<&[Budget<'_>]>) -> Result<Option<Goal>> {
         let (Some(budget), Some(budgets)) = (self.planning.device_memory, budgets) else { return Ok(None) };
         let is_planned = recorded.plans.first().is_some_and(Option::is_some);
         let known = recorded.schedules.as_ref().map(|record| record.policy).or(self.planning.memory_policy);
@@ -283,7 +283,7 @@ impl Session {
         &mut self,
         Planned { plans, schedules, .. }: &Planned,
         console: &mut Console,
-    ) -> Result<(NetRun, MemoryEstimate), Error> {
+    ) -> Result<(NetRun, MemoryEstimate)> {
         let device = &self.origin.device;
         if self.planning.verify {
             verify(device, plans, console)?;
@@ -315,7 +315,7 @@ impl Session {
 }
 
 /// Verifies the kernels of `plans`, and prints how far the worst is from the definition.
-pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> Result<(), Error> {
+pub(super) fn verify(device: &Device, plans: &[Plan], console: &mut Console) -> Result<()> {
     let bar = progress::bar(0, "verifying");
     let verified = planning::verify(device, plans, |done, all| {
         bar.set_length(all as u64);
@@ -337,7 +337,7 @@ pub(super) fn announce(
     Planned { plans, budget, schedule, .. }: &Planned,
     memory: &MemoryEstimate,
     console: &mut Console,
-) -> Result<PlanReport, Error> {
+) -> Result<PlanReport> {
     let plan = PlanReport::new(&plans[0], &[]);
     console.text(format!("  plan        {}", plan.policies()))?;
     if !plan.kernels.is_empty() {
@@ -350,7 +350,7 @@ pub(super) fn announce(
 }
 
 /// What mini-batches bring of the net that `request` asks for, within its budget.
-fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result<BatchReport, Error> {
+fn batches(request: &Request<'_>, spec: &NetSpec, origin: &mut Origin) -> Result<BatchReport> {
     let needs = || usage!("--batch max needs --device-memory, the memory to fill");
     let budget = request.planning.device_memory.ok_or_else(needs)?;
     let policy = match spec.state.phase {

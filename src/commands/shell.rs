@@ -1,10 +1,10 @@
 //! `microbatch completions` and `microbatch man`: what a shell and its manual know of the command line.
 
-use crate::{Console, Error, args::Cli};
+use crate::{Console, Result, args::Cli};
 use clap::CommandFactory;
 use clap_complete::{Generator, Shell};
 
-pub(super) fn completions(shell: Shell) -> Result<(), Error> {
+pub(super) fn completions(shell: Shell) -> Result<()> {
     let (mut command, mut script) = (Cli::command().bin_name("microbatch"), Vec::new());
     command.build();
     shell.try_generate(&command, &mut script)?;
@@ -12,7 +12,7 @@ pub(super) fn completions(shell: Shell) -> Result<(), Error> {
 }
 
 /// Prints the manual page of the command, or of the subcommand of this name.
-pub(super) fn man(names: &[String]) -> Result<(), Error> {
+pub(super) fn man(names: &[String]) -> Result<()> {
     let (mut command, mut page) = (Cli::command().bin_name("microbatch"), Vec::new());
     command.build();
     let named = names.iter().try_fold(&command, |command, name| command.find_subcommand(name));
@@ -22,6 +22,6 @@ pub(super) fn man(names: &[String]) -> Result<(), Error> {
     print(&page)
 }
 
-fn print(text: &[u8]) -> Result<(), Error> {
+fn print(text: &[u8]) -> Result<()> {
     Console::new(false).text(String::from_utf8_lossy(text).trim_end())
 }

@@ -4,7 +4,7 @@ use super::setup::{Recorded, Request, Session, announce};
 use crate::args::{Batch, TestArgs};
 use crate::report::{Header, confusion_table, output_lines};
 use crate::stop::{exit_code, stop};
-use crate::{Console, Error, models::load_net, progress};
+use crate::{Console, Error, Result, models::load_net, progress};
 use figures::{BudgetReport, MemoryEstimate, PlanReport, six_digits};
 use serde::Serialize;
 use trainer::snapshot::{CopiedWeights, Weights};
@@ -28,7 +28,7 @@ struct Report {
 
 /// Runs trained weights over test data, once if nobody says otherwise, and averages the net's outputs. A signal
 /// (Ctrl-C) ends it after its mini-batch, with the averages of those before.
-pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
+pub(super) fn test(args: &TestArgs) -> Result<()> {
     let mut console = Console::new(args.run.json);
     // What is wrong with them should not come out after measuring.
     let weights = Weights::load(&args.trained.weights)?;
@@ -76,7 +76,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
 }
 
 /// An error that says how far it came, if a signal has stopped it before so many mini-batches were done.
-pub(super) fn check_end(done: usize, wanted: usize) -> Result<(), Error> {
+pub(super) fn check_end(done: usize, wanted: usize) -> Result<()> {
     match exit_code() {
         Some(_) if done < wanted => Err(Error::Stopped(format!("after {done} of {wanted} mini-batches"))),
         _ => Ok(()),
@@ -84,7 +84,7 @@ pub(super) fn check_end(done: usize, wanted: usize) -> Result<(), Error> {
 }
 
 /// How many mini-batches are tested, and how many samples after them, which are too few for another one.
-fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize), Error> {
+fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize)> {
     let samples = net.loaders().map(|(_, loader)| loader.dataset().facts().len).max();
     let samples = samples.map(|samples| samples.saturating_mul(args.epochs.unwrap_or(1)));
     match (args.iterations, samples) {
@@ -96,7 +96,7 @@ fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize), Error> {
 }
 
 /// The net for the last samples, `rest` from the `first` on, beside the one for full mini-batches.
-fn last_net(mut spec: NetSpec, [first, rest]: [usize; 2], full: &Net, seed: u64) -> Result<Net, Error> {
+fn last_net(mut spec: NetSpec, [first, rest]: [usize; 2], full: &Net, seed: u64) -> Result<Net> {
     spec.set_mini_batch(rest);
     let build = BuildOptions { device: full.device().clone(), seed, synthetic: None };
     let mut net = Net::new(&spec, &build, false)?;
@@ -116,7 +116,7 @@ fn other_classes(names: &[String], net: &Net) -> Option<String> {
 
 /// The blobs of scores and of labels that the last accuracy compares, or else the last loss: heads beside the classifier
 /// come before it.
-fn classified(spec: &NetSpec) -> Result<[String; 2], Error> {
+fn classified(spec: &NetSpec) -> Result<[String; 2]> {
     let last = |compares: fn(&LayerKind) -> bool| spec.layers.iter().rfind(|layer| compares(&layer.kind));
     let nothing = || usage!("--confusion needs a net with an Accuracy or a SoftmaxWithLoss");
     let layer = last(|kind| matches!(kind, LayerKind::Accuracy(_)))
@@ -132,7 +132,7 @@ fn mean_outputs(
     wanted: &[(usize, usize)],
     classified: Option<&[String; 2]>,
     console: &mut Console,
-) -> Result<(Vec<TestOutput>, usize, Option<Confusion>), Error> {
+) -> Result<(Vec<TestOutput>, usize, Option<Confusion>)> {
     let mut confusion = classified.map(|_| Confusion::default());
     let bar = progress::bar(wanted.iter().map(|&(_, count)| count as u64).sum(), "testing");
     let stop = stop()?;

@@ -5,7 +5,7 @@ use super::setup::{Recorded, Request, Session, announce};
 use super::{inputs::net_spec, ranks::on_each};
 use crate::args::{RunArgs, TimeArgs};
 use crate::report::{Header, TimeRun};
-use crate::{Console, Error, progress};
+use crate::{Console, Result, progress};
 use figures::{ActionSpan, BatchReport, Comparison, PlanReport, ProfilingReport};
 use planner::BatchSizePolicy;
 use serde::Serialize;
@@ -25,11 +25,11 @@ struct Report {
 }
 
 /// Times a net layer by layer under a plan; with `--compare` undivided first.
-pub(super) fn time(args: &TimeArgs) -> Result<(), Error> {
+pub(super) fn time(args: &TimeArgs) -> Result<()> {
     on_each(&args.run, |run, group| time_rank(args, run, group))
 }
 
-fn time_rank(args: &TimeArgs, run: &RunArgs, group: &Group) -> Result<(), Error> {
+fn time_rank(args: &TimeArgs, run: &RunArgs, group: &Group) -> Result<()> {
     let mut console = Console::of_rank(group.leads(), run.json);
     let TimeArgs { net, planning, seed, .. } = args;
     check(args.trace.iter().chain(&args.plot))?;
@@ -70,7 +70,7 @@ fn time_rank(args: &TimeArgs, run: &RunArgs, group: &Group) -> Result<(), Error>
 }
 
 /// Plans and times the net under the session's options; the session keeps it.
-pub(super) fn timed(session: &mut Session, args: &TimeArgs, console: &mut Console) -> Result<TimeRun, Error> {
+pub(super) fn timed(session: &mut Session, args: &TimeArgs, console: &mut Console) -> Result<TimeRun> {
     let planned = session.plan(Recorded::default())?;
     let (run, memory) = session.lay_out(&planned, console)?;
     let layer_memory = run.nets()[0].layer_memory();
@@ -98,7 +98,7 @@ pub(super) fn timed(session: &mut Session, args: &TimeArgs, console: &mut Consol
 }
 
 /// Runs the net and puts its data back where it was: another run sees the same mini-batches.
-fn measure(session: &mut Session, run: NetRun, args: &TimeArgs) -> Result<time::TimeReport, Error> {
+fn measure(session: &mut Session, run: NetRun, args: &TimeArgs) -> Result<time::TimeReport> {
     let positions = run.nets()[0].loaders().map(|(layer, loader)| (layer.to_owned(), loader.position()));
     let positions: Vec<(String, u64)> = positions.collect();
     let bar = session.group.leads().then(|| progress::bar(args.iterations as u64, "timing"));

@@ -6,7 +6,7 @@ use super::setup::{Request, Session};
 use super::{batch::BatchSearch, budget::Goal, origin::Origin, time::timed};
 use crate::args::{Batch, PlanningArgs, TimeArgs, TuneArgs};
 use crate::report::{Header, TimeRun};
-use crate::{Console, Error};
+use crate::{Console, Error, Result};
 use figures::six_digits;
 use memory::policy::{self, Costs, MemoryPolicy, PassCosts, Speeds, TimedSize};
 use planner::{Bytes, PlanOptions};
@@ -46,7 +46,7 @@ struct Report {
 }
 
 /// Fits the model to layers at several mini-batches, finds the largest at which no swap stalls, and times that.
-pub(super) fn tune(args: &TuneArgs) -> Result<(), Error> {
+pub(super) fn tune(args: &TuneArgs) -> Result<()> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     let options = [
         (args.time.compare, "--compare"),
@@ -110,7 +110,7 @@ fn measure(
     origin: &mut Origin,
     options: &PlanOptions,
     base: usize,
-) -> Result<(Vec<TimedSize>, Costs, Net), Error> {
+) -> Result<(Vec<TimedSize>, Costs, Net)> {
     let (mut samples, mut last) = (Vec::new(), None);
     for part in PARTS {
         let mini_batch = ((base as f64 * part).round() as usize).max(1);
@@ -126,7 +126,7 @@ fn measure(
 }
 
 /// Times the net at `mini_batch` under AccUDNN's policy.
-fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, TimeRun), Error> {
+fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, TimeRun)> {
     let TimeArgs { net, planning, run, seed, .. } = &args.time;
     let planning = PlanningArgs { memory_policy: Some(MemoryPolicy::Accudnn), ..planning.clone() };
     let mut console = Console::new(run.json);

@@ -4,7 +4,7 @@ mod shipped;
 
 pub(crate) use shipped::{SHIPPED, Shipped};
 
-use crate::Error;
+use crate::{Error, Result};
 use cudnn_layers::conv::format;
 use planner::{Bytes, CostTable, Math};
 use std::{collections::BTreeSet, io::Read, path::Path};
@@ -21,11 +21,7 @@ pub(crate) fn is_recorded(name: &str) -> bool {
 
 /// The measurements of such a device, of a shipped one those in this arithmetic and these formats, and where they stand.
 /// Refused if none are in these formats.
-pub(crate) fn read_recorded(
-    name: &str,
-    math: Math,
-    formats: &[Format],
-) -> Result<(CostTable, String), Error> {
+pub(crate) fn read_recorded(name: &str, math: Math, formats: &[Format]) -> Result<(CostTable, String)> {
     let (table, from, there): (_, _, BTreeSet<String>) = if let Some(shipped) = Shipped::find(name) {
         let there = shipped.tables.iter().map(|table| table.0.to_owned());
         let from = format!("the tables of {} in this program", shipped.name);
@@ -51,7 +47,7 @@ pub(crate) fn words(math: Math, format: Format) -> String {
     format.to_string().replace("FP32", &math.to_string())
 }
 
-pub(crate) fn read_table(file: &Path) -> Result<CostTable, Error> {
+pub(crate) fn read_table(file: &Path) -> Result<CostTable> {
     let refused =
         |reason: String| Error::Refused(format!("cannot use the cost table {}: {reason}", file.display()));
     let mut bytes = Vec::new();

@@ -3,7 +3,7 @@
 use super::tensorboard::Board;
 use crate::commands::draw::{check, refused};
 use crate::report::{Header, StepLine, TestLines, TrainReport};
-use crate::{Error, args::TrainArgs};
+use crate::{Result, args::TrainArgs};
 use figures::PlanReport;
 use files::{read_regular, write_atomically};
 use serde::Serialize;
@@ -44,11 +44,7 @@ impl Metrics {
     /// Opens what is wanted for a training that begins where its solver is, resumed `from` the snapshot of that if there
     /// is one, and says in the log what runs, how and where. A log of its earlier part is cut off where the snapshot was
     /// written, and gets its line if the training had ended before that was written.
-    pub(super) fn open(
-        args: &TrainArgs,
-        of: (&TrainReport, &Solver),
-        from: Option<&str>,
-    ) -> Result<Self, Error> {
+    pub(super) fn open(args: &TrainArgs, of: (&TrainReport, &Solver), from: Option<&str>) -> Result<Self> {
         let (mut metrics, first) = (Self::default(), of.1.iteration());
         if let Some(path) = &args.log {
             let goes_on = args.resume || from.is_some();
@@ -69,7 +65,7 @@ impl Metrics {
 
     /// Refuses what cannot be written, or is not the log of a training, before anything is measured; and a log that a
     /// training with snapshots as `prefix`, which `begins` at iteration 0, would take from another one.
-    pub(super) fn check(args: &TrainArgs, prefix: &Path, begins: bool) -> Result<(), Error> {
+    pub(super) fn check(args: &TrainArgs, prefix: &Path, begins: bool) -> Result<()> {
         check(args.log.iter().chain(&args.tensorboard.as_ref().map(|folder| folder.join("events"))))?;
         let has_lines = |log: &&PathBuf| fs::metadata(log).is_ok_and(|file| file.len() > 0);
         let Some(path) = args.log.as_ref().filter(has_lines) else { return Ok(()) };
@@ -91,7 +87,7 @@ impl Metrics {
     }
 
     /// The first line of a training and of each resumed one.
-    fn manifest(&mut self, (report, solver): (&TrainReport, &Solver)) -> Result<(), Error> {
+    fn manifest(&mut self, (report, solver): (&TrainReport, &Solver)) -> Result<()> {
         let (iteration, seed) = (solver.iteration(), solver.seed());
         let snapshot_prefix = &*solver.spec().snapshot.prefix.to_string_lossy();
         let (version, command) = (env!("CARGO_PKG_VERSION"), command_line());
@@ -100,7 +96,7 @@ impl Metrics {
         self.line("manifest", &Manifest { iteration, version, command, seed, snapshot_prefix, run, plan })
     }
 
-    pub(super) fn step(&mut self, line: &StepLine) -> Result<(), Error> {
+    pub(super) fn step(&mut self, line: &StepLine) -> Result<()> {
         self.line("display", line)?;
         let StepLine { step, images_per_s, outputs, .. } = line;
         let rates = [("lr", f64::from(step.rate)), ("images_per_s", *images_per_s)];
@@ -111,7 +107,7 @@ impl Metrics {
         Ok(())
     }
 
-    pub(super) fn test(&mut self, lines: &TestLines) -> Result<(), Error> {
+    pub(super) fn test(&mut self, lines: &TestLines) -> Result<()> {
         self.line("test", lines)?;
         for output in lines.outputs.iter().filter(|output| output.values.len() == 1) {
             let tag = format!("test{}/{}", lines.net, output.name);
@@ -120,19 +116,19 @@ impl Metrics {
         Ok(())
     }
 
-    pub(super) fn snapshot(&mut self, iteration: u64, seconds: f64, path: &str) -> Result<(), Error> {
+    pub(super) fn snapshot(&mut self, iteration: u64, seconds: f64, path: &str) -> Result<()> {
         self.line("snapshot", &json!({ "iteration": iteration, "seconds": seconds, "path": path }))
     }
 
     /// Each line in one piece, so that none is missing or cut when the process is killed.
-    fn line(&mut self, kind: &'static str, of: &impl Serialize) -> Result<(), Error> {
+    fn line(&mut self, kind: &'static str, of: &impl Serialize) -> Result<()> {
         let Some((path, file)) = &mut self.log else { return Ok(()) };
         let mut text = serde_json::to_string(&Line { kind, of }).map_err(io::Error::from)?;
         text.push('\n');
         file.write_all(text.as_bytes()).map_err(|source| refused(path, source))
     }
 
-    fn scalar(&mut self, tag: &str, step: u64, value: f64) -> Result<(), Error> {
+    fn scalar(&mut self, tag: &str, step: u64, value: f64) -> Result<()> {
         let Some((folder, board)) = &mut self.board else { return Ok(()) };
         board.scalar(tag, step, value as f32).map_err(|source| refused(folder, source))
     }

@@ -9,7 +9,7 @@ use super::ranks::on_each;
 use crate::args::{RunArgs, TrainArgs};
 use crate::report::{StepLine, TestLines, TrainReport, TrainSummary};
 use crate::stop::{exit_code, stop};
-use crate::{Console, Error, console::complain};
+use crate::{Console, Error, Result, console::complain};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
@@ -45,11 +45,11 @@ struct Training<'a> {
 /// iteration, or between the mini-batches of a test or of `iter_size`; what is not finished then is given up. However
 /// it ends before its time, it leaves a snapshot of the last finished iteration, if any are written at all: unless the
 /// weights are no numbers any more, or writing is what failed.
-pub(super) fn train(args: &TrainArgs) -> Result<(), Error> {
+pub(super) fn train(args: &TrainArgs) -> Result<()> {
     on_each(&args.run, |run, group| train_rank(args, run, group))
 }
 
-fn train_rank(args: &TrainArgs, run: &RunArgs, group: &Group) -> Result<(), Error> {
+fn train_rank(args: &TrainArgs, run: &RunArgs, group: &Group) -> Result<()> {
     let mut console = Console::of_rank(group.leads(), run.json);
     let stop = stop()?;
     if !group.leads() {
@@ -100,7 +100,7 @@ fn train_rank(args: &TrainArgs, run: &RunArgs, group: &Group) -> Result<(), Erro
     }
 }
 
-fn print(report: TrainReport, summary: TrainSummary, console: &mut Console) -> Result<(), Error> {
+fn print(report: TrainReport, summary: TrainSummary, console: &mut Console) -> Result<()> {
     console.text(format!("\n{summary}"))?;
     if let Some(peak) = report.memory.compare(summary.peak_resident) {
         console.text(format!("Peak resident memory {peak}"))?;
@@ -110,14 +110,14 @@ fn print(report: TrainReport, summary: TrainSummary, console: &mut Console) -> R
 
 impl Training<'_> {
     /// Trains to the end, or until it is asked to stop.
-    fn run(&mut self) -> Result<TrainSummary, Error> {
+    fn run(&mut self) -> Result<TrainSummary> {
         let _listening = self.stop.listen();
         let result = self.iterate().or_else(|error| self.leave(error));
         self.meter.bar.finish_and_clear();
         result.map(|()| self.summary())
     }
 
-    fn iterate(&mut self) -> Result<(), Error> {
+    fn iterate(&mut self) -> Result<()> {
         while !self.is_finished() && !self.stop.is_requested() {
             let iteration = self.solver.iteration();
             if self.is_test_due(iteration) && (!self.test()? || self.has_converged) {
@@ -144,7 +144,7 @@ impl Training<'_> {
     }
 
     /// Shows an iteration, on the bar and where it is displayed.
-    fn show(&mut self, step: StepReport) -> Result<(), Error> {
+    fn show(&mut self, step: StepReport) -> Result<()> {
         let is_displayed = every(self.solver.spec().display, step.iteration);
         let epoch = self.solver.epoch();
         let is_seen = is_displayed || !self.meter.bar.is_hidden();
@@ -165,7 +165,7 @@ impl Training<'_> {
     }
 
     /// Writes a snapshot, if any are to be written, and this iteration's is not on disk yet.
-    fn save(&mut self) -> Result<(), Error> {
+    fn save(&mut self) -> Result<()> {
         let is_new = self.solver.iteration() > self.first && !self.is_saved();
         if is_new && self.solver.spec().snapshot.is_wanted() { self.snapshot() } else { Ok(()) }
     }
@@ -176,7 +176,7 @@ impl Training<'_> {
 
     /// Saves what was done before `error`, and says so. Nothing is left to be said where it was asked to stop, and only
     /// its last words were not read.
-    fn leave(&mut self, error: Error) -> Result<(), Error> {
+    fn leave(&mut self, error: Error) -> Result<()> {
         let has_diverged = matches!(error, Error::Net(NetError::Diverged { .. }));
         if has_diverged {
             // What is saved now may be spoiled already: nothing else goes for it.
@@ -231,7 +231,7 @@ impl Training<'_> {
     }
 
     /// Runs all tests and prints their outputs; says whether it got to the end.
-    fn test(&mut self) -> Result<bool, Error> {
+    fn test(&mut self) -> Result<bool> {
         if !self.console.json {
             self.report.tests.clear();
         }
@@ -250,7 +250,7 @@ impl Training<'_> {
     }
 
     /// Takes note of how good the tests just made were, by their losses.
-    fn judge(&mut self) -> Result<(), Error> {
+    fn judge(&mut self) -> Result<()> {
         let iteration = self.solver.iteration();
         let tests = self.report.tests.iter().rev().take_while(|test| test.iteration == iteration);
         let outputs: Vec<&TestOutput> =
@@ -279,7 +279,7 @@ impl Training<'_> {
         Ok(())
     }
 
-    fn snapshot(&mut self) -> Result<(), Error> {
+    fn snapshot(&mut self) -> Result<()> {
         let path = self.solver.snapshot().map_err(Error::Snapshot)?.display().to_string();
         let iteration = self.solver.iteration();
         self.saved = Some((iteration, path.clone()));
@@ -304,7 +304,7 @@ impl Training<'_> {
         }
     }
 
-    fn say(&mut self, line: &impl std::fmt::Display) -> Result<(), Error> {
+    fn say(&mut self, line: &impl std::fmt::Display) -> Result<()> {
         let console = &mut *self.console;
         self.meter.bar.suspend(|| console.text(line))
     }

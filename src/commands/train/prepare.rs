@@ -5,7 +5,7 @@ use crate::args::{DEFAULT_SEED, RunArgs, TrainArgs, required};
 use crate::commands::inputs::{ranks_note, refuse, synthetic, warn};
 use crate::commands::setup::{Planned, Session, announce};
 use crate::report::{DataReport, NetReport, Subject, TrainReport};
-use crate::{Console, Error, commands::origin::Origin, models::load_solver};
+use crate::{Console, Error, Result, commands::origin::Origin, models::load_solver};
 use files::{digest::fnv1a, read_regular};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,7 +29,7 @@ pub(super) fn prepare(
     run: &RunArgs,
     group: &Group,
     console: &mut Console,
-) -> Result<Prepared, Error> {
+) -> Result<Prepared> {
     let at_start = host::resident();
     let mut origin = Origin::device(run, &args.planning.measuring)?;
     let mut spec = solver_spec(args)?;
@@ -74,7 +74,7 @@ pub(super) fn prepare(
     notes.extend(place.iter().flat_map(|place| place.notes(first)));
     notes.extend(origin.settle_layout((run, &args.planning), &net, (group, before))?);
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
-    let tests = tests.collect::<Result<Vec<NetSpec>, Error>>()?;
+    let tests = tests.collect::<Result<Vec<NetSpec>>>()?;
     // The tests alone may read a data set.
     let of_test = || tests.iter().find_map(|test| synthetic(run.synthetic, test).ok());
     let synthetic = synthetic(run.synthetic, &net).or_else(|refused| of_test().ok_or(refused))?;
@@ -149,7 +149,7 @@ pub(super) fn prepare(
 }
 
 /// The solver file, with what the command line says in its place.
-fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
+fn solver_spec(args: &TrainArgs) -> Result<SolverSpec> {
     let mut spec = load_solver(required(&args.solver, "--solver")?)?;
     spec.max_iter = args.max_iter.unwrap_or(spec.max_iter);
     spec.epochs = args.epochs;
@@ -185,7 +185,7 @@ fn solver_spec(args: &TrainArgs) -> Result<SolverSpec, Error> {
 
 /// What a snapshot says that has to be known before the nets are built: a resumed training draws the same random numbers,
 /// and runs under the same plan.
-fn resumed(snapshot: &Path) -> Result<(SolverState, Option<PlanRecord>), Error> {
+fn resumed(snapshot: &Path) -> Result<(SolverState, Option<PlanRecord>)> {
     let (state, history) = load_solver_state(snapshot)?;
     Ok((state, PlanRecord::recorded(&history)?))
 }
