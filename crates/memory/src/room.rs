@@ -64,7 +64,8 @@ impl Room {
         largest(&self.beside.holes(self.actions[kernel].0), budget.saturating_sub(Bytes(self.base)))
     }
 
-    /// What each kernel may have within `budget`, so that all can have the fastest of `fronts` that this admits.
+    /// What each kernel may have within `budget`, so that all can have the fastest of `fronts` that this admits: those of
+    /// a budget below [`Room::smallest_budget`] can take more than it.
     pub fn limits(&self, fronts: &Fronts, budget: Bytes) -> Vec<Bytes> {
         let limit = if self.enough_budget(fronts) <= budget { Self::free } else { Self::limit };
         (0..self.actions.len()).map(|kernel| limit(self, kernel, budget)).collect()

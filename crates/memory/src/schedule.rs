@@ -59,7 +59,7 @@ impl Schedule {
     /// The schedule of `actions`.
     ///
     /// # Errors
-    /// [`ScheduleError`]: an action needs what is not in its place at that time, or reads data again.
+    /// [`ScheduleError`]: an action needs what is not in its place at that time, reads data again, or is of another net.
     pub fn new(outline: &Outline, actions: Vec<Action>) -> Result<Self, ScheduleError> {
         let mut walk =
             Walk { outline, actions: &actions, residences: BTreeMap::new(), outdated: BTreeSet::new() };
@@ -67,8 +67,7 @@ impl Schedule {
             walk.visit(index, action)?;
         }
         let buffers = walk.finish();
-        let keeps_gradients = outline.keeps_gradients;
-        let schedule = Self { waits: Vec::new(), actions, buffers, keeps_gradients };
+        let schedule = Self { waits: Vec::new(), actions, buffers, keeps_gradients: outline.keeps_gradients };
         Ok(Self { waits: schedule.find_waits(outline), ..schedule })
     }
 
@@ -180,7 +179,14 @@ impl Walk<'_> {
             let action = format!("action {index}, {action:?}");
             ScheduleError(format!("{action}, needs {buffer:?}, which is not there at that time"))
         };
+        let is_known = match action {
+            Action::Update(first, end) => first <= end && end <= self.outline.params.len(),
+            _ => action.pass().is_none_or(|(node, _)| node < self.outline.nodes.len()),
+        };
         match action {
+            _ if !is_known => {
+                return Err(ScheduleError(format!("action {index}, {action:?}, is of another net")));
+            }
             Action::Offload(buffer) => {
                 let there = self.current(buffer, Place::Device).ok_or_else(|| missing(buffer))?;
                 there.last = index;

@@ -4,12 +4,13 @@ mod nets;
 
 use memory::Action::{Backward, Forward, Hold, Offload, Prefetch};
 use memory::policy::{
-    Algorithms, BelowFloor, Costs, Fate, MemoryPlan, Offloading, accudnn, floor, joint, simulate, vdnn,
-    vdnn_dyn,
+    Algorithms, BelowFloor, Costs, Fate, MemoryPlan, MemoryPolicy, Offloading, accudnn, floor, joint,
+    simulate, vdnn, vdnn_dyn,
 };
 use memory::{Buffer, Outline, Schedule, StreamKind};
 use nets::{EVERYTHING, FP32, Net, TF32, offloaded};
-use planner::Bytes;
+use planner::{Bytes, Cost, Curve};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What the report says follows from the actions, and nothing exceeds what was allowed.
 fn check(outline: &Outline, costs: &Costs, plan: &MemoryPlan, budget: Bytes) {
@@ -225,4 +226,49 @@ fn a_net_without_a_backward_pass_has_a_plan_in_every_budget_from_the_smallest_on
         let plan = joint(&net.outline, &net.costs, budget).unwrap();
         check(&net.outline, &net.costs, &plan, budget);
     }
+}
+
+/// Searches for the fastest of what is no number would never end.
+#[test]
+fn costs_that_are_none_end_in_a_panic_that_says_so() {
+    let net = nets::random(1, 6);
+    let (outline, least) = (&net.outline, floor(&net.outline, &net.costs).floor);
+    let budget = Bytes(least.0 + 4096);
+    let changed = |change: &dyn Fn(&mut Costs)| {
+        let mut costs = net.costs.clone();
+        change(&mut costs);
+        costs
+    };
+    let mut wrong = vec![changed(&|costs| costs.nodes.truncate(2))];
+    for number in [f64::NAN, f64::INFINITY, -1.0] {
+        wrong.push(changed(&|costs| costs.launch_ms = number));
+        wrong.push(changed(&|costs| costs.update_ms = number));
+        wrong.push(changed(&|costs| costs.bytes_per_ms[1] = number));
+        wrong.push(changed(&|costs| costs.nodes[3][1].fixed_ms = number));
+        wrong.push(changed(&|costs| costs.again_ms = vec![number]));
+        let front = Curve::new([Cost { time_ms: number, workspace: Bytes(0) }]);
+        wrong.push(changed(&|costs| costs.nodes[2][0].front = front.clone()));
+    }
+    for costs in wrong {
+        let policies: [&dyn Fn(); 4] = [
+            &|| drop(joint(outline, &costs, budget)),
+            &|| drop(floor(outline, &costs)),
+            &|| drop(accudnn(outline, &costs, budget)),
+            &|| drop(MemoryPolicy::Keep.plan(outline, &costs, budget, 0)),
+        ];
+        for policy in policies {
+            assert!(panic_of(policy).starts_with("costs are finite") || costs.nodes.len() == 2);
+            assert!(panic_of(policy).starts_with("each node has costs") || costs.nodes.len() > 2);
+        }
+    }
+    let actions = Schedule::plain(outline).actions;
+    let short = || drop(MemoryPlan::new(outline, &net.costs, actions.clone(), vec![]));
+    assert_eq!(panic_of(&short), "each node has costs and a workspace");
+}
+
+/// What `policy` says as it panics.
+fn panic_of(policy: &dyn Fn()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(policy)).expect_err("it panics");
+    let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+    said.or_else(|| panic.downcast_ref::<String>().cloned()).expect("it says something")
 }

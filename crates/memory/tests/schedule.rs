@@ -253,3 +253,13 @@ fn nets_share_an_arena() {
     assert_eq!(spot(0, Buffer::Data(0)), spot(1, Buffer::Data(0)));
     assert_eq!(layout.report.arena, Bytes(9 * 256) + layout.report.nets[0].transient);
 }
+
+#[test]
+fn actions_of_another_net_are_refused() {
+    let outline = chain(2);
+    let foreign = [Forward(3), Backward(9), Recompute(usize::MAX), Update(0, 3), Update(2, 1)];
+    for action in foreign {
+        let error = Schedule::new(&outline, vec![Forward(0), action]).unwrap_err().to_string();
+        assert_eq!(error, format!("action 1, {action:?}, is of another net"));
+    }
+}

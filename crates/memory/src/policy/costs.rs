@@ -5,7 +5,8 @@ use crate::outline::Outline;
 use planner::{Bytes, Cost, Curve};
 use serde::{Deserialize, Serialize};
 
-/// How long the actions of an iteration take, measured or estimated.
+/// How long the actions of an iteration take, measured or estimated. Policies panic if there are fewer nodes than in the
+/// outline, or if a time or a rate is negative or not finite.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// Of every node, its forward and its backward pass.
@@ -49,6 +50,16 @@ impl PassCosts {
 }
 
 impl Costs {
+    /// Panics unless they are costs of `outline`: with what is no number a search would never end.
+    pub(super) fn check(&self, outline: &Outline) {
+        assert!(self.nodes.len() >= outline.nodes.len(), "each node has costs");
+        let passes = || self.nodes.iter().flatten();
+        let kernels = passes().flat_map(|pass| pass.front.points()).map(|cost| cost.time_ms);
+        let times = kernels.chain(passes().map(|pass| pass.fixed_ms)).chain(self.again_ms.iter().copied());
+        let mut all = times.chain([self.update_ms, self.launch_ms]).chain(self.bytes_per_ms);
+        assert!(all.all(|cost| cost >= 0.0 && cost.is_finite()), "costs are finite and at least 0");
+    }
+
     /// The time of a pass with `workspace`, in milliseconds.
     pub(super) fn pass_ms(&self, action: Action, workspace: Bytes) -> f64 {
         let Some((node, pass)) = action.pass() else { return 0.0 };

@@ -54,7 +54,7 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// The plan of `actions` with these workspaces.
+    /// The plan of `actions` with these workspaces. Panics as [`simulate`].
     ///
     /// # Errors
     /// As [`Schedule::new`].
@@ -93,8 +93,9 @@ pub(super) struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    /// Panics if actions need what is not there.
+    /// Panics if actions need what is not there, and as [`Costs::check`].
     pub(super) fn new(outline: &'a Outline, costs: &'a Costs, actions: Vec<Action>) -> Self {
+        costs.check(outline);
         let bare = with_workspace(outline, costs, &vec![[Bytes::ZERO; 2]; outline.nodes.len()]);
         let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
         Self { outline, costs, beside: Beside::new(&schedule), schedule }

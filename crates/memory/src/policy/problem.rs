@@ -82,6 +82,7 @@ pub(super) struct Problem<'a> {
 
 impl<'a> Problem<'a> {
     pub(super) fn new(outline: &'a Outline, costs: &'a Costs) -> Self {
+        costs.check(outline);
         let plain = Schedule::plain(outline);
         let passes = || plain.actions.iter().filter_map(|action| action.pass());
         let pass = |of: usize| passes().filter(|one| one.1 == of).map(|one| one.0).collect::<Vec<_>>();

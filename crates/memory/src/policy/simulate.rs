@@ -23,8 +23,10 @@ pub struct Timeline {
 }
 
 /// Runs `schedule` on paper: the actions of a stream one after the other, each after those that it waits for.
-/// `workspace` is what the passes of each node have.
+/// `workspace` is what the passes of each node have. Panics if a node has none or no costs.
 pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace: &[[Bytes; 2]]) -> Timeline {
+    let known = workspace.len().min(costs.nodes.len());
+    assert!(known >= outline.nodes.len(), "each node has costs and a workspace");
     let mut timeline = Timeline { alive: alive(schedule), ..Timeline::default() };
     let mut ends_ms = [0.0f64; 3];
     for (&action, waits) in schedule.actions.iter().zip(&schedule.waits) {
