@@ -51,7 +51,7 @@ impl Configuration {
         });
         runs.dedup_by(|next, kept| {
             let equal = next.micro == kept.micro;
-            kept.count += if equal { next.count } else { 0 };
+            kept.count = kept.count.saturating_add(if equal { next.count } else { 0 });
             equal
         });
         Self { runs }
@@ -69,7 +69,7 @@ impl Configuration {
         let saved = |(index, run): (usize, &Run)| {
             let before = &self.runs[..index];
             let is_first = before.iter().all(|other| other.micro.algorithm != run.micro.algorithm);
-            f64::from(run.count - u32::from(is_first)) * run.micro.shared_ms
+            f64::from(run.count.saturating_sub(u32::from(is_first))) * run.micro.shared_ms
         };
         let sharing = self.runs.iter().enumerate().filter(|(_, run)| run.micro.shared_ms > 0.0);
         all_ms - sharing.map(saved).sum::<f64>()
@@ -80,9 +80,10 @@ impl Configuration {
         self.runs.iter().map(|run| run.micro.workspace).max().unwrap_or_default()
     }
 
-    /// Samples covered.
+    /// Samples covered, or the largest number if they are more.
     pub fn mini_batch(&self) -> u32 {
-        self.runs.iter().map(|run| run.count * run.micro.micro_batch).sum()
+        let samples = |run: &Run| run.count.saturating_mul(run.micro.micro_batch);
+        self.runs.iter().map(samples).fold(0, u32::saturating_add)
     }
 
     /// The least accurate class among its micro-configurations.

@@ -82,7 +82,9 @@ impl Measurement {
     /// Checks that the numbers can be planned with, and belong to `micro_batch` samples.
     pub(crate) fn validate(&self, micro_batch: u32) -> Result<(), Unusable> {
         let Self { time_ms, shared_ms, workspace, max_error, micro_batch: found, .. } = *self;
-        let reason = if found != micro_batch || found == 0 {
+        let reason = if found == 0 {
+            "was measured without a sample".to_owned()
+        } else if found != micro_batch {
             format!("was measured at micro-batch {found} in a group for micro-batch {micro_batch}")
         } else if self.algorithm.as_str().contains(char::is_control) {
             "has a name that is no text".to_owned()

@@ -256,6 +256,10 @@ fn corrupt_lines_are_named_by_number() {
             .starts_with("cost table, line 4: invalid type: null")
     );
     assert_eq!(
+        line("\"algorithm\":\"GEMM\",\"micro_batch\":4", "\"algorithm\":\"GEMM\",\"micro_batch\":0"),
+        "cost table, line 4: GEMM was measured without a sample"
+    );
+    assert_eq!(
         line("\"algorithm\":\"GEMM\",\"micro_batch\":4", "\"algorithm\":\"GEMM\",\"micro_batch\":3"),
         "cost table, line 4: GEMM was measured at micro-batch 3 in a group for micro-batch 4"
     );

@@ -104,3 +104,22 @@ fn more_algorithms_than_are_planned_with_still_give_a_plan_that_holds() {
     assert_eq!(configuration.to_string(), "8x1 SHARES_8");
     assert!(close(configuration.time_ms(), 8.0 * 1.2 - 7.0 * 0.8));
 }
+
+/// Also those that come from a file.
+#[test]
+fn counts_beyond_all_numbers_are_the_largest_and_none_is_none() {
+    let run = |count: u32, micro_batch: u32, shared_ms: f64| {
+        let (time_ms, workspace, max_error, deterministic) = (2.0, Bytes(0), 0.0, true);
+        let algorithm = "A".into();
+        let micro =
+            Measurement { algorithm, micro_batch, time_ms, shared_ms, workspace, max_error, deterministic };
+        Run { count, micro }
+    };
+    let most = Configuration::new([run(u32::MAX, 3, 1.0), run(5, 3, 1.0)]);
+    assert_eq!((most.runs().len(), most.runs()[0].count, most.mini_batch()), (1, u32::MAX, u32::MAX));
+    let two = Configuration::new([run(u32::MAX, 1, 0.0), run(1, 2, 0.0)]);
+    assert_eq!(two.mini_batch(), u32::MAX);
+    let json = serde_json::to_string(&Configuration::new([run(1, 4, 1.0)])).unwrap();
+    let none: Configuration = serde_json::from_str(&json.replace("\"count\":1", "\"count\":0")).unwrap();
+    assert_eq!((none.time_ms(), none.mini_batch()), (0.0, 0));
+}
