@@ -26,7 +26,7 @@ impl Table {
         Self { columns: columns.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; it has one cell for each column (see `row!`).
+    /// Adds a row; it has one cell for each column.
     pub fn row<V: Into<Value>>(&mut self, cells: impl IntoIterator<Item = V>) {
         // Six digits: more are not known of any time. A sum of nothing is -0.
         let rounded = |cell: Value| match cell.as_f64().filter(|_| cell.is_f64()) {

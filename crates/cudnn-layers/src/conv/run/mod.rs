@@ -35,8 +35,8 @@ struct Call {
 }
 
 impl Runner {
-    /// Checks that `configuration` covers the mini-batch of `geometry` and that each of its algorithms exists, applies
-    /// and needs no more workspace than was planned.
+    /// Checks that `geometry` is valid, that `configuration` covers its mini-batch, and that each of its algorithms exists,
+    /// applies and needs no more workspace than was planned.
     ///
     /// # Errors
     /// The first of these that does not hold, or a failure of the library.
@@ -46,6 +46,7 @@ impl Runner {
         geometry: ConvGeometry,
         configuration: &Configuration,
     ) -> Result<Self, ConvError> {
+        let geometry = geometry.validate()?;
         let (found, expected) = (configuration.mini_batch() as usize, geometry.n);
         if found != expected {
             let reason =

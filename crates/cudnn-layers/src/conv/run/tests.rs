@@ -160,3 +160,12 @@ fn each_algorithm_prepares_the_filter_once_and_others_do_not_disturb_it() {
         }
     }
 }
+
+#[test]
+fn what_is_no_convolution_is_refused() {
+    let none = ConvGeometry { n: 0, ..geometry() };
+    for geometry in [none, ConvGeometry { stride: [0, 1], ..none }, ConvGeometry::default()] {
+        let made = Runner::new(&Device::cpu(), ConvOp::Forward, geometry, &Configuration::new([]));
+        assert!(matches!(made, Err(ConvError::Geometry(_))), "{made:?}");
+    }
+}
