@@ -31,11 +31,12 @@ impl Loader {
         options: LoaderOptions,
         device: &Device,
     ) -> Result<Self, NetError> {
-        let (samples, shape) = (dataset.facts().len, dataset.facts().shape);
+        let (samples, shape @ [c, h, w]) = (dataset.facts().len, dataset.facts().shape);
         let mini_batch = options.mini_batch;
         let refused = |reason| Err(NetError::Refused(reason));
-        if mini_batch == 0 || samples == 0 {
-            return refused(format!("no mini-batch of {mini_batch} can be made from {samples} samples"));
+        if mini_batch == 0 || samples == 0 || shape.contains(&0) {
+            let samples = format!("{samples} samples of {c}x{h}x{w}");
+            return refused(format!("no mini-batch of {mini_batch} can be made from {samples}"));
         }
         if options.shuffle && u32::try_from(samples).is_err() {
             return refused(format!("{samples} samples are too many to shuffle"));
@@ -84,10 +85,10 @@ impl Loader {
         self.position
     }
 
-    /// Continues at a position, as if that many samples had been handed out.
+    /// Continues at a position, as if that many samples had been handed out: at most 2^53, which no training reaches.
     pub fn set_position(&mut self, position: u64) {
         self.worker = None; // what it has prepared belongs elsewhere
-        self.position = position;
+        self.position = position.min(1 << 53);
     }
 
     /// Bytes of host memory: of data set, mini-batch prepared ahead, order of samples, and those read at a time.

@@ -56,7 +56,7 @@ impl Survey {
     ///
     /// # Errors
     /// The source cannot be read, has fewer than two classes or none of some label below the largest, or has a folder
-    /// to validate with and a part is asked for; no image of a class or to validate with can be read, or, if `strict`,
+    /// to validate with and a part is asked for, or that is not from 0 to 1; no image of a class or to validate with can be read, or, if `strict`,
     /// one cannot.
     pub fn new(
         source: &Path,
@@ -64,6 +64,9 @@ impl Survey {
         strict: bool,
         progress: impl Fn(usize) + Sync,
     ) -> Result<Self, NetError> {
+        if validation.is_some_and(|part| !(0.0..=1.0).contains(&part)) {
+            return Err(NetError::at(source.display(), "the part to validate with is not from 0 to 1"));
+        }
         let given = if source.is_dir() { source } else { source.parent().unwrap_or(Path::new("")) };
         // Files are called what the user calls them; a net, which lies elsewhere, is told where they are.
         let root = std::path::absolute(Path::new(".").join(given)).map_err(NetError::read(given))?;

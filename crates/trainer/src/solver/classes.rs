@@ -24,7 +24,9 @@ impl Confusion {
     /// numbers, do not count.
     pub fn count(&mut self, scores: &[f64], labels: &[f64]) {
         let classes = scores.len() / labels.len().max(1);
-        self.counts.resize(classes, vec![0; classes]);
+        let known = classes.max(self.counts.len());
+        self.counts.resize(known, Vec::new());
+        self.counts.iter_mut().for_each(|row| row.resize(known, 0));
         for (scores, &label) in scores.chunks_exact(classes.max(1)).zip(labels) {
             let is_counted = label >= 0.0 && !scores.iter().any(|score| score.is_nan());
             let row = self.counts.get_mut(label as usize).filter(|_| is_counted);
@@ -60,5 +62,11 @@ mod tests {
         assert_eq!(confusion.recall_and_precision(1), [1.0, 0.5]);
         assert_eq!(confusion.recall_and_precision(2), [0.0, 0.0]);
         assert_eq!(best_classes(&scores[1], 2), [(0, 0.5), (2, 0.3)]);
+        // What was counted stays, whatever comes then.
+        confusion.count(&[], &[]);
+        confusion.count(&[0.0, 1.0], &[1.0]);
+        assert_eq!(confusion.counts, [[1, 1, 1], [0, 2, 0], [0, 0, 0]]);
+        confusion.count(&[0.0, 0.0, 0.0, 1.0], &[1.0]);
+        assert_eq!(confusion.counts, [[1, 1, 1, 0], [0, 2, 0, 1], [0; 4], [0; 4]]);
     }
 }

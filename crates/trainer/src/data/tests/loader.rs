@@ -219,7 +219,10 @@ fn impossible_loaders_are_refused() {
         let dataset = Arc::new(Counting::new(5, SHAPE));
         Loader::new(dataset, transform, options(mini_batch, false), &Device::cpu()).err().unwrap().to_string()
     };
-    assert_eq!(error(&TransformParams::default(), 0), "no mini-batch of 0 can be made from 5 samples");
+    assert_eq!(
+        error(&TransformParams::default(), 0),
+        "no mini-batch of 0 can be made from 5 samples of 1x4x5"
+    );
     let crop = TransformParams { crop_size: Some(5), ..TransformParams::default() };
     assert_eq!(error(&crop, 2), "the image is 5x4 (width x height), too small for crop_size 5");
 }
@@ -266,4 +269,22 @@ fn what_is_read_at_a_time_is_counted() {
     let resizing = 150 * 400 + 22_500;
     assert_eq!(bytes(false, Some(150)), order + 120_000 + resizing);
     assert_eq!(bytes(true, Some(150)), order + threads * (120_000 + resizing));
+}
+
+#[test]
+fn samples_without_pixels_are_refused() {
+    for shape in [[0, 4, 5], [1, 0, 5], [1, 4, 0]] {
+        let set = Arc::new(Counting::new(5, shape));
+        let made = Loader::new(set, &TransformParams::default(), options(2, false), &Device::cpu());
+        let [c, h, w] = shape;
+        let expected = format!("no mini-batch of 2 can be made from 5 samples of {c}x{h}x{w}");
+        assert_eq!(made.err().unwrap().to_string(), expected);
+    }
+}
+
+#[test]
+fn no_position_is_too_far() {
+    let mut loader = loader(Counting::new(4, SHAPE), options(3, false));
+    loader.set_position(u64::MAX);
+    assert_eq!((take(&mut loader, 3, 1).1, loader.position()), (vec![0.0, 1.0, 2.0], (1 << 53) + 3));
 }

@@ -210,3 +210,13 @@ fn lists_without_a_folder_for_each_class_have_no_names() {
     assert_eq!(names("dog/0.png 0\ndog/1.png 1\n"), [""; 0], "one folder of two classes");
     assert_eq!(names("dog/0.png 0\ncat/1.png 2\n"), [""; 0], "a class without images");
 }
+
+#[test]
+fn a_part_that_is_none_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    images(root.path(), &TWO, 2);
+    for part in [f64::NAN, -0.1, 1.5] {
+        let error = Survey::new(root.path(), (Some(part), 1), true, |_| ()).unwrap_err().to_string();
+        assert!(error.ends_with(": the part to validate with is not from 0 to 1"), "{error}");
+    }
+}
