@@ -1,7 +1,7 @@
 //! Weights of one net in another: copied by the names of layers, as Caffe does.
 
 use super::modules::{Module, blue_first, fields, modules, turn};
-use super::{CLASSES, Tensors, load_weights};
+use super::{CLASSES, NamedTensor, Tensors, load_weights, tensors::check};
 use crate::net::graph::{Graph, Node};
 use crate::{Execution, Net, NetError};
 use serde::Serialize;
@@ -72,6 +72,17 @@ impl Weights {
     /// Those of [`load_weights`].
     pub fn load(files: &[PathBuf]) -> Result<Self, NetError> {
         files.iter().map(|file| load_weights(file)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Those of `tensors`, such as [`Execution::weights`], as if they were a file.
+    ///
+    /// # Errors
+    /// A name is given twice or reserved, or a shape does not match its elements.
+    pub fn of(tensors: &[NamedTensor<'_>]) -> Result<Self, NetError> {
+        check(tensors)?;
+        let mut file = Tensors::foreign("memory".as_ref());
+        tensors.iter().for_each(|(name, shape, values)| file.add(name.clone(), shape.clone(), values));
+        Ok(Self(vec![file]))
     }
 
     /// What `net` takes of them.

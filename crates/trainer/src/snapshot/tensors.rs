@@ -47,10 +47,10 @@ pub fn save_tensors(
     written.map(|()| checksum).map_err(NetError::file("cannot write", path))
 }
 
-fn check(tensors: &[NamedTensor]) -> Result<(), NetError> {
+pub(super) fn check(tensors: &[NamedTensor]) -> Result<(), NetError> {
     let mut names = BTreeSet::from([METADATA]);
     for (name, shape, data) in tensors {
-        let error = |reason| NetError::Refused(format!("cannot save tensor {name}: {reason}"));
+        let error = |reason| NetError::Refused(format!("tensor {name} cannot be used: {reason}"));
         if !names.insert(name.as_str()) {
             return Err(error("the name is given twice or reserved".to_owned()));
         }

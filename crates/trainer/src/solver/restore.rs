@@ -40,7 +40,7 @@ impl Solver {
             let names = serde_json::to_string(&names).expect("strings always have a JSON form");
             metadata.insert(CLASSES.to_owned(), names);
         }
-        let tensors = self.tensors(|spans| Some(spans.data))?;
+        let tensors = self.running.weights()?;
         let is_new = !weights.exists();
         let checksum = save_tensors(&weights, &tensors, &metadata)?;
         let file_name = weights.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -56,7 +56,7 @@ impl Solver {
             counters: self.counters_to_save(),
             settings: settings.clone(),
         };
-        let history = self.tensors(|spans| spans.history)?;
+        let history = self.running.tensors(|spans| spans.history)?;
         let saved = save_solver_state(&state, &solver_state, &self.plans, &history);
         // Weights are of no use alone.
         saved.inspect_err(|_| drop(is_new.then(|| fs::remove_file(&weights))))?;
@@ -133,13 +133,6 @@ impl Solver {
         let params = self.running.params().filter(|(param, _)| is_kept && !param.declaration.learned);
         params.map(|(_, spans)| spans.data.tagged(Format::U8)).collect()
     }
-
-    fn tensors(&self, which: Which) -> Result<Vec<NamedTensor<'_>>, CudaError> {
-        let kept = self.running.kept(which).map(|(_, param, dims, span)| {
-            Ok((param.name.clone(), dims, self.running.read_param(param, span)?))
-        });
-        kept.collect()
-    }
 }
 
 impl Net {
@@ -175,6 +168,21 @@ impl Training {
 type Which = fn(&ParamSpans) -> Option<Span>;
 
 impl Execution {
+    /// The parameters of its first net: names, shapes and values, as [`save_tensors`] writes them. Those that are changed
+    /// come back by [`Weights::of`] and [`Execution::load_weights`].
+    ///
+    /// # Errors
+    /// A GPU that is lost.
+    pub fn weights(&self) -> Result<Vec<NamedTensor<'_>>, NetError> {
+        Ok(self.tensors(|spans| Some(spans.data))?)
+    }
+
+    fn tensors(&self, which: Which) -> Result<Vec<NamedTensor<'_>>, CudaError> {
+        let kept = self.kept(which);
+        kept.map(|(_, param, dims, span)| Ok((param.name.clone(), dims, self.read_param(param, span)?)))
+            .collect()
+    }
+
     /// The parameters of its first net and where they lie.
     pub(super) fn params(&self) -> impl Iterator<Item = (&Param, &ParamSpans)> {
         self.nets()[0].graph().params.iter().zip(&self.layout().nets[0].params)

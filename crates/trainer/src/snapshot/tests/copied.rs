@@ -325,3 +325,25 @@ fn shared_parameters_are_found_under_both_names() {
         assert_eq!(parameter(&running, "b.1"), values(&[3], 3.0));
     }
 }
+
+#[test]
+fn weights_go_through_a_programs_hands() {
+    let mut running = Running::new(&net(&["conv:conv1", "fc:fc1"]));
+    let mut weights = running.0.weights().unwrap();
+    let names: Vec<&str> = weights.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["conv1.0", "conv1.1", "fc1.0", "fc1.1"]);
+    assert_eq!(weights[0].2, parameter(&running, "conv1.0"));
+    weights[0].2.to_mut()[1] = 7.5;
+    let expected = weights[0].2.to_vec();
+    let (other, changed) = (weights[2].2.to_vec(), Weights::of(&weights[..2]).unwrap());
+    let mut short = weights.swap_remove(0);
+    short.1.push(2);
+    let Err(error) = Weights::of(&[short]) else { panic!("twice as many elements are missing") };
+    assert!(error.to_string().starts_with("tensor conv1.0 cannot be used: "), "{error}");
+    let copied = running.0.load_weights(&changed).unwrap();
+    assert_eq!(
+        (&copied.files[0].copied[..], &copied.initialised[..]),
+        (&["conv1".to_owned()][..], &["fc1".to_owned()][..])
+    );
+    assert_eq!((parameter(&running, "conv1.0"), parameter(&running, "fc1.0")), (expected, other));
+}

@@ -89,11 +89,11 @@ fn tensors_that_make_no_sense_are_not_saved() {
         |tensors: &[NamedTensor]| save_tensors(&path, tensors, &BTreeMap::new()).unwrap_err().to_string();
     assert_eq!(
         save(&[named("a", &[3], &BIAS)]),
-        "cannot save tensor a: 2 elements do not make the shape [3]"
+        "tensor a cannot be used: 2 elements do not make the shape [3]"
     );
     assert_eq!(
         save(&[named("a", &[2], &BIAS), named("a", &[2], &BIAS)]),
-        "cannot save tensor a: the name is given twice or reserved"
+        "tensor a cannot be used: the name is given twice or reserved"
     );
     assert!(save(&[named("__metadata__", &[2], &BIAS)]).contains("reserved"));
     assert!(!path.exists());
