@@ -90,10 +90,15 @@ impl Training {
     /// Begins with `run`, in which its nets are laid out with updates.
     ///
     /// # Errors
-    /// They are laid out without updates, or the device has not that much memory left.
+    /// They are laid out without updates, too few or not built for training; the device has not that much memory left.
     pub fn start(self, run: NetRun) -> Result<Solver, NetError> {
-        if !run.updates {
-            return Err(run.nets()[0].error("it cannot be trained, as it is laid out without updates"));
+        let net = &run.nets()[0];
+        if !run.updates || !net.is_training() {
+            let lacks = if run.updates { "not built for training" } else { "laid out without updates" };
+            return Err(net.error(format!("it cannot be trained, as it is {lacks}")));
+        }
+        if run.nets().len() <= self.spec.tests.len() {
+            return Err(net.error("it cannot be tested as the solver says, as a net for that is missing"));
         }
         let schedules = run.schedules.clone();
         let running = run.start(self.seed)?;

@@ -339,6 +339,20 @@ fn what_a_run_was_not_laid_out_for_is_refused() {
     let plans = nets.iter_mut().map(|net| Forced::IMPLICIT_GEMM.install(net, &plan)).collect();
     let error = training.start(NetRun::lay_out(nets, plans, false).unwrap()).err().unwrap().to_string();
     assert_eq!(error, "net 'net': it cannot be trained, as it is laid out without updates");
+    // Built to be tested, and one too few.
+    let tested = "test_iter: 1 test_interval: 1 test_initialization: false";
+    for (fields, is_trained, fault) in [
+        ("", false, "it cannot be trained, as it is not built for training"),
+        (tested, true, "it cannot be tested as the solver says, as a net for that is missing"),
+    ] {
+        let (training, _) = build(solver(&plain(8), &format!("{SGD} {fields}")), &device).unwrap();
+        let spec = NetSpec::parse(Path::new("net.prototxt"), &format!("name: 'net' {}", plain(8))).unwrap();
+        let options = BuildOptions { device: device.clone(), seed: 1, synthetic: None };
+        let mut net = Net::new(&spec.for_phase(Phase::Train), &options, is_trained).unwrap();
+        let plans = vec![Forced::IMPLICIT_GEMM.install(&mut net, &plan)];
+        let run = NetRun::lay_out(vec![net], plans, true).unwrap();
+        assert_eq!(training.start(run).err().unwrap().to_string(), format!("net 'net': {fault}"));
+    }
 
     let mut solver = start(solver(&plain(8), SGD));
     let loss = solver.step().unwrap().loss;
