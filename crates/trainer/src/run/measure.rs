@@ -49,7 +49,7 @@ pub(crate) fn measure(
     let layout = largest.expect("the update's").clone();
     let (nets, plans, group) = (vec![net], vec![plan], Group::default());
     let mut running = NetRun { nets, plans, updates: true, schedules: None, layout, group }.start(1)?;
-    running.begin(&time::iteration(0, running.nets[0].method))?;
+    running.begin(&time::iteration(&running.nets[0], 0))?;
     for ((key, node), layout) in new.into_iter().zip(layouts) {
         running.layout = layout;
         known.insert(key.clone(), running.time_passes(node)?);
@@ -115,8 +115,7 @@ impl Execution {
         let launches = if matches!(device, Device::Cpu(_)) { 1 } else { LAUNCHES };
         let act = |running: &mut Self, count: usize| {
             let mut timed = |_| Ok(());
-            let batch =
-                MiniBatch { observer: Some(&mut timed), ..time::iteration(0, running.nets[0].method) };
+            let batch = MiniBatch { observer: Some(&mut timed), ..time::iteration(&running.nets[0], 0) };
             device.run(move || (0..count).try_for_each(|_| running.act(0, at, 0, &batch)))
         };
         // What is loaded on the way is loaded now.

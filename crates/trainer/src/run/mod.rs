@@ -7,9 +7,10 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
+use crate::net::graph::{Graph, Param, Value};
 use crate::net::layout::{from_nchw, in_nchw};
 use crate::net::{Net, RunLayout};
-use crate::{error::NetError, fill::fill, group::Group, net::graph::Param};
+use crate::{error::NetError, fill::fill, group::Group};
 use cudnn_layers::copy::convert;
 use cudnn_layers::update::{self, Loss, ParamUpdate, StepRates, StepState};
 use memory::{Action, Place};
@@ -143,6 +144,26 @@ impl Execution {
         Ok(())
     }
 
+    /// Puts `values`, in the order of NCHW, into the blob `name` of net number `net`, for all iterations until it is called
+    /// again: a top of an `Input` layer, or of another that fills its tops once. From now on it fills none of them, and
+    /// those that it has not filled hold zeros.
+    ///
+    /// # Errors
+    /// There is no blob of this name that a layer fills once, or it has another number of elements; a GPU that is lost.
+    pub fn set_blob(&mut self, net: usize, name: &str, values: &[f32]) -> Result<(), NetError> {
+        let (of, layout) = (&mut self.nets[net], &self.layout.nets[net]);
+        let Graph { nodes, values: blobs, .. } = of.graph();
+        let is_it = |blob: &Value| blob.name == name && nodes[blob.producer].declaration.constant;
+        let none = || of.error(format!("'{name}' is no blob that a layer fills once, as Input does"));
+        let id = blobs.iter().position(is_it).ok_or_else(none)?;
+        let (node, count, given) = (blobs[id].producer, blobs[id].shape.count(), values.len());
+        if given != count {
+            return Err(of.error(format!("blob '{name}' has {count} elements, but {given} are given")));
+        }
+        of.filled[node] = true;
+        Ok(self.arena.fill(layout.data(id, layout.end()), |to| to.copy_from_slice(values))?)
+    }
+
     /// Gives the nets back, to be run otherwise.
     pub fn into_nets(self) -> Vec<Net> {
         self.nets
@@ -152,13 +173,18 @@ impl Execution {
     /// if asked to. A GPU's work is launched, not waited for; from the third time on all but the data is replayed.
     ///
     /// # Errors
-    /// What a layer reports of its data, with the layer's name, and what the observer returns.
+    /// What a layer reports of its data, with the layer's name, and what the observer returns; an update of a net that is
+    /// laid out without.
     ///
     /// # Panics
     /// If there is no such net; if gradients have to be kept (to clip or to add them up, or of several ranks), and the
     /// net was built not to keep them.
     pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
         self.group().check()?;
+        let mut actions = self.layout.nets[net].places.schedule.actions.iter().rev();
+        if batch.update.is_some() && !actions.any(|action| matches!(action, Action::Update(..))) {
+            return Err(self.nets[net].error("it cannot be updated, as it is laid out without updates"));
+        }
         self.begin(&batch)?;
         let device = self.device.clone();
         device.run(|| {

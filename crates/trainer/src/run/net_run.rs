@@ -29,6 +29,7 @@ impl NetRun {
     /// # Panics
     /// If there is no net, or not one plan for each.
     pub fn lay_out(mut nets: Vec<Net>, plans: Vec<Plan>, updates: bool) -> Result<Self, NetError> {
+        assert!(!nets.is_empty(), "there is a net to run");
         assert_eq!(nets.len(), plans.len(), "each net has a plan");
         for (net, plan) in nets.iter_mut().zip(&plans) {
             net.install(plan, true)?;

@@ -144,6 +144,11 @@ impl Solver {
         &self.running
     }
 
+    /// The same, for a program that has data of its own to [put into blobs](Execution::set_blob).
+    pub fn execution_mut(&mut self) -> &mut Execution {
+        &mut self.running
+    }
+
     /// The net that is trained.
     fn net(&self) -> &Net {
         &self.running.nets()[0]

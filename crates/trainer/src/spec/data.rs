@@ -5,7 +5,7 @@ use crate::prototxt::{Reader, Result, defaults};
 use std::path::PathBuf;
 
 params! {
-    /// `Input`: blobs that the program fills.
+    /// `Input`: blobs that the program fills, by [`Execution::set_blob`](crate::Execution::set_blob).
     InputParams(params: layer.input_param) {
         shapes: Vec<Vec<usize>> {
             let shapes = shapes(params, "shape")?;

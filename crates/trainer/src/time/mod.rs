@@ -8,9 +8,9 @@ mod tests;
 use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::{error::NetError, net::Net, net::graph::Node};
 use clock::{Clock, Marks};
-use cudnn_layers::update::{Method, Rule};
+use cudnn_layers::update::Rule;
 use planner::PlannedKernel;
-use tensor::{Accumulate, Device};
+use tensor::Device;
 
 pub use report::{LayerTime, TimeReport};
 
@@ -53,11 +53,11 @@ pub fn time(
     Ok((report, net))
 }
 
-/// An iteration with its update by `method` at a learning rate of zero: all its work, and weights that stay.
-pub(crate) fn iteration<'a>(number: u64, method: Method) -> MiniBatch<'a> {
-    let rule = Rule { method, momentum: 0.9, delta: 1e-8, mini_batches: 1, ..Rule::default() };
-    let update = Some(Update { rule, weight_decay: 5e-4, rates: rule.rates(0.0, 0) });
-    MiniBatch { number, accumulate: Accumulate::Replace, update, observer: None }
+/// An iteration, with its update if it is of a training, at a learning rate of zero: all its work, and weights that stay.
+pub(crate) fn iteration<'a>(net: &Net, number: u64) -> MiniBatch<'a> {
+    let rule = Rule { method: net.method, momentum: 0.9, delta: 1e-8, mini_batches: 1, ..Rule::default() };
+    let update = Update { rule, weight_decay: 5e-4, rates: rule.rates(0.0, 0) };
+    MiniBatch { update: net.is_training().then_some(update), ..MiniBatch::new(number) }
 }
 
 /// Forward, backward and update, marked action by action.
@@ -69,7 +69,7 @@ fn timed(running: &mut Execution, number: u64) -> Result<Marks, NetError> {
         actions.push((action, device.mark()?));
         Ok(())
     };
-    running.iterate(0, MiniBatch { observer: Some(&mut observer), ..iteration(number, Method::Sgd) })?;
+    running.iterate(0, MiniBatch { observer: Some(&mut observer), ..iteration(&running.nets[0], number) })?;
     let (copies, kernels) = (running.slab.take_marks(), running.nets[0].take_kernel_marks());
     Ok(Marks { start, actions, copies, kernels })
 }
@@ -81,10 +81,10 @@ fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetE
         return Ok(Vec::new());
     }
     // One to be done as it is and one to be recorded.
-    (0..2).try_for_each(|number| running.iterate(0, iteration(number, Method::Sgd)))?;
+    (0..2).try_for_each(|number| running.iterate(0, iteration(&running.nets[0], number)))?;
     let mut marks = vec![device.mark()?];
     for number in 0..iterations as u64 {
-        running.iterate(0, iteration(number, Method::Sgd))?;
+        running.iterate(0, iteration(&running.nets[0], number))?;
         marks.push(device.mark()?);
     }
     running.nets()[0].check()?;

@@ -360,3 +360,22 @@ fn what_a_run_was_not_laid_out_for_is_refused() {
     let error = solver.execution().blob(0, "conv1").unwrap_err().to_string();
     assert!(error.starts_with("net 'net': blob 'conv1' is gone at the end of an iteration"), "{error}");
 }
+
+/// Two classes that a program makes up: the larger of two numbers.
+#[test]
+fn a_program_trains_on_data_of_its_own() {
+    let inputs = "layer { name: 'in' type: 'Input' top: 'data' top: 'label'
+        input_param { shape { dim: 4 dim: 2 } shape { dim: 4 } } }";
+    let text = format!("{inputs} {}", head("data", 2));
+    let mut solver = start(solver(&text, "base_lr: 1 lr_policy: 'fixed'"));
+    let mut losses = Vec::new();
+    for iteration in 0..40 {
+        let point = |at: usize| ((at * 7 + iteration * 3) % 11) as f32 / 11.0;
+        let data: Vec<f32> = (0..8).map(point).collect();
+        let labels: Vec<f32> = data.chunks(2).map(|pair| f32::from(u8::from(pair[1] > pair[0]))).collect();
+        solver.execution_mut().set_blob(0, "data", &data).unwrap();
+        solver.execution_mut().set_blob(0, "label", &labels).unwrap();
+        losses.push(solver.step().unwrap().loss);
+    }
+    assert!(losses[36..].iter().sum::<f64>() < 0.5 * losses[..4].iter().sum::<f64>(), "{losses:?}");
+}
