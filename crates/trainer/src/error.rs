@@ -7,6 +7,9 @@ use thiserror::Error;
 /// Any error with a sentence of its own.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// What fails with a [`NetError`] unless said otherwise.
+pub(crate) type Result<T, E = NetError> = std::result::Result<T, E>;
+
 /// Why a net could not be built, run or trained, its data could not be read, or a snapshot of it could not be written or used.
 /// Every variant prints as one sentence that names the layer, the file or the sample.
 #[derive(Debug, Error)]

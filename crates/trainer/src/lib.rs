@@ -34,6 +34,7 @@ mod testing;
 pub mod time;
 
 pub use error::NetError;
+use error::Result;
 pub use group::Group;
 pub use net::Net;
 pub use planning::PlanOrigin;

@@ -1,6 +1,6 @@
 //! Mini-batches put together from samples.
 
-use super::{Dataset, NetError, Phase, Sample, Transform, TransformScratch, order::Order};
+use super::{Dataset, NetError, Phase, Result, Sample, Transform, TransformScratch, order::Order};
 use crate::group::Share;
 use rayon::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicBool, atomic::Ordering};
@@ -52,7 +52,7 @@ impl BatchSource {
     }
 
     /// Fills this rank's mini-batch of those that begin at `position`. The first of several bad samples is reported.
-    pub(super) fn fill(&self, position: u64, data: &mut [f32], labels: &mut [f32]) -> Result<(), NetError> {
+    pub(super) fn fill(&self, position: u64, data: &mut [f32], labels: &mut [f32]) -> Result<()> {
         let LoaderOptions { mini_batch, share, seed, shuffle, .. } = self.options;
         let first = position + (share.rank * mini_batch) as u64;
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! Caffe's `ImageData` source, a text list of files and labels; and the folder-per-class layout of ImageNet.
 
 use super::decode::{decode_into, dimensions};
-use super::{Dataset, DatasetFacts, MOST_LABEL, NetError, Phase, Sample, Transform, sorted_entries};
+use super::{Dataset, DatasetFacts, MOST_LABEL, NetError, Phase, Result, Sample, Transform, sorted_entries};
 use crate::spec::{ImageDataParams, Mean, TransformParams};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ impl ImageData {
     ///
     /// # Errors
     /// The list cannot be read or is empty, a line of it does not parse, or the first image cannot be read.
-    pub fn open_list(list: &Path, root: &Path, is_color: bool) -> Result<Self, NetError> {
+    pub fn open_list(list: &Path, root: &Path, is_color: bool) -> Result<Self> {
         Self::new(list_entries(list, root)?, (list, root), is_color)
     }
 
@@ -45,7 +45,7 @@ impl ImageData {
     ///
     /// # Errors
     /// A folder cannot be read or holds no images, or the first image cannot be read.
-    pub fn open_folder(root: &Path, is_color: bool) -> Result<Self, NetError> {
+    pub fn open_folder(root: &Path, is_color: bool) -> Result<Self> {
         let entries = folder_entries(root)?;
         if let Some(other) = entries.iter().find(|entry| !is_image(&entry.path) || entry.path.is_dir()) {
             let reason = "is not named like an image (.jpg, .jpeg, .png); move it out of its class folder";
@@ -58,12 +58,12 @@ impl ImageData {
     ///
     /// # Errors
     /// There are none, or the first cannot be read.
-    pub fn open_files(files: &[PathBuf], is_color: bool) -> Result<Self, NetError> {
+    pub fn open_files(files: &[PathBuf], is_color: bool) -> Result<Self> {
         let entries = files.iter().map(|path| Entry { path: path.clone(), label: 0, line: 0 });
         Self::new(entries.collect(), (Path::new(""), Path::new("")), is_color)
     }
 
-    fn new(entries: Vec<Entry>, (source, root): (&Path, &Path), is_color: bool) -> Result<Self, NetError> {
+    fn new(entries: Vec<Entry>, (source, root): (&Path, &Path), is_color: bool) -> Result<Self> {
         let Some(Entry { path, .. }) = entries.first() else {
             return Err(NetError::at(source.display(), "lists no images"));
         };
@@ -112,14 +112,14 @@ impl Dataset for ImageData {
         }
     }
 
-    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<()> {
         let decoded = decode_into(&self.entries[index].path, self.is_color, sample);
         decoded.map_err(|reason| NetError::at(self.place(index), reason))
     }
 }
 
 /// Reads all `images` as `params` say: of each, why it cannot be read, or is too small for the crop.
-pub fn check_images(images: &[PathBuf], params: &ImageDataParams) -> Vec<Result<(), NetError>> {
+pub fn check_images(images: &[PathBuf], params: &ImageDataParams) -> Vec<Result<()>> {
     let transform = TransformParams { mean: Mean::Zero, std: Vec::new(), ..params.transform.clone() };
     let check = |sample: &mut Sample, image: &PathBuf| {
         let set = ImageData::open_files(std::slice::from_ref(image), params.is_color)?;
@@ -131,7 +131,7 @@ pub fn check_images(images: &[PathBuf], params: &ImageDataParams) -> Vec<Result<
 }
 
 /// The images of a list, whose paths are relative to `root`.
-pub(super) fn list_entries(list: &Path, root: &Path) -> Result<Vec<Entry>, NetError> {
+pub(super) fn list_entries(list: &Path, root: &Path) -> Result<Vec<Entry>> {
     let text = fs::read_to_string(list).map_err(NetError::read(list))?;
     // Editors on Windows like to start a file with a byte-order mark.
     let text = text.trim_start_matches('\u{feff}');
@@ -140,7 +140,7 @@ pub(super) fn list_entries(list: &Path, root: &Path) -> Result<Vec<Entry>, NetEr
 }
 
 /// The files of the class folders in `root`, whatever they are.
-pub(super) fn folder_entries(root: &Path) -> Result<Vec<Entry>, NetError> {
+pub(super) fn folder_entries(root: &Path) -> Result<Vec<Entry>> {
     let mut classes = sorted_entries(root)?;
     classes.retain(|path| path.is_dir());
     if classes.is_empty() {
@@ -173,7 +173,7 @@ pub(super) fn class_names(entries: &[Entry], classes: usize) -> Vec<String> {
     if is_own { names } else { Vec::new() }
 }
 
-fn parse_line(list: &Path, number: usize, line: &str, root: &Path) -> Result<Entry, NetError> {
+fn parse_line(list: &Path, number: usize, line: &str, root: &Path) -> Result<Entry> {
     let error = |reason| NetError::at(format!("{}:{number}", list.display()), reason);
     let line = line.trim();
     let (path, label) = line

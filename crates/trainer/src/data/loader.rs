@@ -2,7 +2,7 @@
 
 use super::batch::{BatchSource, LoaderOptions};
 use super::prefetch::{Worker, decoders};
-use super::{DataSummary, Dataset, NetError, Transform};
+use super::{DataSummary, Dataset, NetError, Result, Transform};
 use crate::spec::TransformParams;
 use std::sync::Arc;
 use tensor::{Device, ViewMut, geometry::elements};
@@ -30,7 +30,7 @@ impl Loader {
         transform: &TransformParams,
         options: LoaderOptions,
         device: &Device,
-    ) -> Result<Self, NetError> {
+    ) -> Result<Self> {
         let (samples, shape @ [c, h, w]) = (dataset.facts().len, dataset.facts().shape);
         let mini_batch = options.mini_batch;
         let refused = |reason| Err(NetError::Refused(reason));
@@ -123,7 +123,7 @@ impl Loader {
     ///
     /// # Panics
     /// If the lengths of `data` and `labels` are not those of a mini-batch.
-    pub fn upload(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<(), NetError> {
+    pub fn upload(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>) -> Result<()> {
         let Self { source, device, worker, position } = self;
         let mini_batch = source.options.mini_batch;
         let lens = (data.len(), labels.as_ref().map_or(mini_batch, ViewMut::len));

@@ -1,6 +1,6 @@
 //! Caffe's mean image: a `BlobProto` message in protobuf's binary form (`…_mean.binaryproto`).
 
-use super::NetError;
+use super::{NetError, Result};
 use crate::protobuf::blob;
 use files::read_regular;
 use ndarray::Array3;
@@ -10,7 +10,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file cannot be read, is not a `BlobProto`, or does not hold exactly one image.
-pub fn read_mean(path: &Path) -> Result<Array3<f32>, NetError> {
+pub fn read_mean(path: &Path) -> Result<Array3<f32>> {
     let bytes = read_regular(path).map_err(NetError::read(path))?;
     let error = |reason| NetError::at(path.display(), format!("is not a mean image of Caffe: {reason}"));
     let (shape, values) =

@@ -27,7 +27,7 @@ mod tests;
 mod transform;
 mod unpack;
 
-use crate::error::NetError;
+use crate::error::{NetError, Result};
 pub use crate::spec::Phase;
 use serde::Serialize;
 use tensor::MemoryError;
@@ -125,7 +125,7 @@ pub trait Dataset: Send + Sync {
     ///
     /// # Errors
     /// The file cannot be read or decoded.
-    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError>;
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<()>;
 
     /// A number by which one set can be told from another: of names, labels and shape, and of all pixels where reading
     /// them is no work. Where the set lies does not matter.
@@ -154,7 +154,7 @@ pub trait Dataset: Send + Sync {
     ///
     /// # Errors
     /// [`NetError::Refused`], naming the first sample that is out of range.
-    fn check_labels(&self, classes: usize, ignored: Option<i32>) -> Result<(), NetError> {
+    fn check_labels(&self, classes: usize, ignored: Option<i32>) -> Result<()> {
         let is_class = |label: u32| (label as usize) < classes;
         let is_ignored = |label: u32| ignored.is_some_and(|ignored| i64::from(ignored) == i64::from(label));
         let mut labels = (0..self.facts().len).map(|index| (index, self.label(index)));

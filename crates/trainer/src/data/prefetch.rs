@@ -1,6 +1,6 @@
 //! The mini-batch that is prepared while the net computes.
 
-use super::{NetError, batch::BatchSource};
+use super::{NetError, Result, batch::BatchSource};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, atomic::Ordering};
@@ -11,7 +11,7 @@ pub(super) struct Worker {
     source: Arc<BatchSource>,
     pool: ThreadPool,
     /// Where the buffer comes from when it is filled.
-    filled: Receiver<Result<Staged, NetError>>,
+    filled: Receiver<Result<Staged>>,
 }
 
 /// Threads that decode samples for `device`.
@@ -21,7 +21,7 @@ pub(super) fn decoders(device: &Device) -> usize {
 
 impl Worker {
     /// Begins with the mini-batch at `position`, in memory of `device`.
-    pub(super) fn start(source: &Arc<BatchSource>, device: &Device, position: u64) -> Result<Self, NetError> {
+    pub(super) fn start(source: &Arc<BatchSource>, device: &Device, position: u64) -> Result<Self> {
         let buffer = Staged::new(device, source.len() * size_of::<f32>())?;
         let threads = if source.dataset.facts().is_decoded { decoders(device) } else { 1 };
         // Threads of its own: the library's common ones end the process where the system refuses them. Of a panic
@@ -35,12 +35,7 @@ impl Worker {
     }
 
     /// Waits for the mini-batch, copies it out, and begins with the one at `next`. After an error it is of no more use.
-    pub(super) fn take(
-        &mut self,
-        data: ViewMut<'_>,
-        labels: Option<ViewMut<'_>>,
-        next: u64,
-    ) -> Result<(), NetError> {
+    pub(super) fn take(&mut self, data: ViewMut<'_>, labels: Option<ViewMut<'_>>, next: u64) -> Result<()> {
         let mut buffer = self.filled.recv().expect("no data set panics in a thread")?;
         let data_bytes = data.byte_len();
         buffer.copy_to([(0, data)].into_iter().chain(labels.map(|labels| (data_bytes, labels))))?;
@@ -55,7 +50,7 @@ fn fill(
     pool: &ThreadPool,
     mut buffer: Staged,
     position: u64,
-) -> Receiver<Result<Staged, NetError>> {
+) -> Receiver<Result<Staged>> {
     let (source, (sender, filled)) = (Arc::clone(source), sync_channel(1));
     pool.spawn(move || {
         let result = buffer.fill(source.len(), |values| {

@@ -9,7 +9,7 @@
 //! order, as Caffe's own conversion of this set leaves them. Source: A. Krizhevsky, "Learning Multiple Layers of
 //! Features from Tiny Images", 2009.
 
-use super::{Dataset, DatasetFacts, NetError, Phase, Sample, open_unpacked, sorted_entries};
+use super::{Dataset, DatasetFacts, NetError, Phase, Result, Sample, open_unpacked, sorted_entries};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ impl Dataset for ImageRecords {
         format!("{} (sample {index})", self.source.display())
     }
 
-    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<(), NetError> {
+    fn read_into(&self, index: usize, sample: &mut Sample) -> Result<()> {
         let shape @ [channels, height, width] = self.facts.shape;
         let (plane, bytes) = (height * width, channels * height * width);
         let planes = &self.pixels[index * bytes..][..bytes];
@@ -49,7 +49,7 @@ impl Dataset for ImageRecords {
 }
 
 /// Where a set lies: the images and the labels of IDX, each one file, or the files of CIFAR-10.
-fn files(source: &Path, phase: Phase) -> Result<[Vec<PathBuf>; 3], NetError> {
+fn files(source: &Path, phase: Phase) -> Result<[Vec<PathBuf>; 3]> {
     for (file, database) in [("data.mdb", "LMDB"), ("CURRENT", "LevelDB")] {
         if source.join(file).exists() {
             let reason = format!(
@@ -89,7 +89,7 @@ impl ImageRecords {
     ///
     /// # Errors
     /// The source is something else, such as an LMDB database; a file is unreadable, damaged, truncated or too long.
-    pub fn open(source: &Path, phase: Phase) -> Result<Self, NetError> {
+    pub fn open(source: &Path, phase: Phase) -> Result<Self> {
         let [images, labels, batches] = files(source, phase)?;
         match (images.first(), labels.first()) {
             (Some(images), Some(labels)) => Self::idx(images, labels),
@@ -106,7 +106,7 @@ impl ImageRecords {
     ///
     /// # Errors
     /// The source is something else, or its header is.
-    pub fn shape_of(source: &Path, phase: Phase) -> Result<[usize; 3], NetError> {
+    pub fn shape_of(source: &Path, phase: Phase) -> Result<[usize; 3]> {
         let [images, ..] = files(source, phase)?;
         let Some(images) = images.first() else { return Ok([3, 32, 32]) };
         let mut file = open_unpacked(images).map_err(NetError::read(images))?;
@@ -118,7 +118,7 @@ impl ImageRecords {
         }
     }
 
-    fn idx(images: &Path, labels: &Path) -> Result<Self, NetError> {
+    fn idx(images: &Path, labels: &Path) -> Result<Self> {
         let opened = |path: &Path| open_unpacked(path).map_err(NetError::read(path));
         let ([count, height, width], pixels) = read_idx(images, opened(images)?, 0x803)?;
         let ([label_count], bytes) = read_idx(labels, opened(labels)?, 0x801)?;
@@ -133,7 +133,7 @@ impl ImageRecords {
         Ok(Self::new(pixels, bytes, [1, height, width], classes, labels))
     }
 
-    fn cifar(source: &Path, files: &[PathBuf]) -> Result<Self, NetError> {
+    fn cifar(source: &Path, files: &[PathBuf]) -> Result<Self> {
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
         for file in files {
             let mut bytes = Vec::new();
@@ -161,11 +161,7 @@ const RECORD_BYTES: usize = 1 + 3 * 32 * 32;
 const MOST_BYTES: u64 = 60_000 * RECORD_BYTES as u64;
 
 /// Reads the `D` dimensions of an IDX file of bytes.
-fn read_header<const D: usize>(
-    path: &Path,
-    file: &mut impl Read,
-    magic: u32,
-) -> Result<[usize; D], NetError> {
+fn read_header<const D: usize>(path: &Path, file: &mut impl Read, magic: u32) -> Result<[usize; D]> {
     let mut word = || {
         let mut bytes = [0; 4];
         file.read_exact(&mut bytes).map_err(NetError::read(path)).map(|()| u32::from_be_bytes(bytes))
@@ -187,7 +183,7 @@ pub(super) fn read_idx<const D: usize>(
     path: &Path,
     mut file: impl Read,
     magic: u32,
-) -> Result<([usize; D], Vec<u8>), NetError> {
+) -> Result<([usize; D], Vec<u8>)> {
     let dims = read_header(path, &mut file, magic)?;
     let count = dims.iter().fold(1_u64, |product, &dim| product.saturating_mul(dim as u64));
     let mut elements = Vec::new();

@@ -4,7 +4,7 @@
 //! to nothing, while a convolutional net learns it well. The arithmetic is that of whole numbers and of `f64` with
 //! sums, products, quotients and roots alone, which are the same on every machine.
 
-use super::{NetError, order::below};
+use super::{NetError, Result, order::below};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub struct Rendering {
 ///
 /// # Errors
 /// Too many classes, a folder with something in it, or files that cannot be written.
-pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result<(), NetError> {
+pub fn render(set: &Rendering, out: &Path, progress: impl Fn() + Sync) -> Result<()> {
     if set.classes > MOST_CLASSES {
         let reason = format!("{} classes are more than the {MOST_CLASSES} that can be drawn", set.classes);
         return Err(NetError::Refused(reason));

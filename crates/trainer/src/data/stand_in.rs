@@ -1,6 +1,6 @@
 //! What stands for a data set that is not opened.
 
-use super::{Dataset, DatasetFacts, NetError, Sample, make_room};
+use super::{Dataset, DatasetFacts, Result, Sample, make_room};
 
 /// Images of a set of which this much is known; all pixels and labels are 0.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ impl Dataset for StandIn {
         format!("a stand-in for data (sample {index})")
     }
 
-    fn read_into(&self, _: usize, sample: &mut Sample) -> Result<(), NetError> {
+    fn read_into(&self, _: usize, sample: &mut Sample) -> Result<()> {
         make_room(&mut sample.pixels, self.0.shape.iter().product())?;
         sample.shape = self.0.shape;
         Ok(())

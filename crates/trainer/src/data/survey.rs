@@ -2,7 +2,7 @@
 //! colourful it is, and what is kept for validation.
 
 use super::image_data::{Entry, class_names, folder_entries, is_image, list_entries};
-use super::{NetError, Sample, decode::decode_into, order::below, sorted_entries};
+use super::{NetError, Result, Sample, decode::decode_into, order::below, sorted_entries};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -63,7 +63,7 @@ impl Survey {
         (validation, seed): (Option<f64>, u64),
         strict: bool,
         progress: impl Fn(usize) + Sync,
-    ) -> Result<Self, NetError> {
+    ) -> Result<Self> {
         if validation.is_some_and(|part| !(0.0..=1.0).contains(&part)) {
             return Err(NetError::at(source.display(), "the part to validate with is not from 0 to 1"));
         }
@@ -137,7 +137,7 @@ fn labels(images: &[Looked]) -> BTreeSet<u32> {
 }
 
 /// The files to train with, and those to validate with if they have a folder of their own, and that.
-fn parts(source: &Path, root: &Path) -> Result<([Vec<Entry>; 2], Option<PathBuf>), NetError> {
+fn parts(source: &Path, root: &Path) -> Result<([Vec<Entry>; 2], Option<PathBuf>)> {
     let train = source.join("train");
     let own = VALIDATION.map(|name| source.join(name)).into_iter().find(|folder| folder.is_dir());
     let Some(own) = own.filter(|_| train.is_dir()) else {

@@ -3,7 +3,7 @@
 
 use super::augment::{jitter, region, rotate};
 use super::resize::{AVERAGING, NEAREST2, Pixels, Region};
-use super::{NetError, Phase, Sample, mean_file::read_mean, order::below, resize};
+use super::{NetError, Phase, Result, Sample, mean_file::read_mean, order::below, resize};
 use crate::spec::{ColorJitter, Mean, TransformParams};
 use fast_image_resize::Resizer;
 use ndarray::Array3;
@@ -40,7 +40,7 @@ impl Transform {
     /// A crop larger than the images, unless in training it is of random areas, which are resized to it; images that are
     /// too large once they are resized; an unreadable mean image or one of another shape, a mean or a divisor for other
     /// channels.
-    pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self, NetError> {
+    pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self> {
         let [channels, height, width] = shape;
         if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
             return Err(NetError::Refused("an image cannot be resized or cropped to 0 pixels".to_owned()));
@@ -258,7 +258,7 @@ fn resized(params: &TransformParams, size: [usize; 2]) -> [usize; 2] {
 }
 
 /// What is subtracted: an image, or a value of each channel.
-fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>, NetError> {
+fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>> {
     let shape = [channels, 1, 1];
     match mean {
         Mean::File(path) => read_mean(path),
@@ -271,7 +271,7 @@ fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>, NetError> {
 }
 
 /// The value of each channel, if `values` are one or one for each.
-fn per_channel(name: &str, values: &[f32], channels: usize) -> Result<Vec<f32>, NetError> {
+fn per_channel(name: &str, values: &[f32], channels: usize) -> Result<Vec<f32>> {
     let count = values.len();
     if [1, channels].contains(&count) {
         return Ok((0..channels).map(|channel| values[channel % count]).collect());

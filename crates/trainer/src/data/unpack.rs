@@ -1,6 +1,6 @@
 //! Files that may be packed by gzip, and folders of files.
 
-use super::NetError;
+use super::{NetError, Result};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub fn unpacked<R: BufRead + Send + 'static>(mut packed: R) -> io::Result<Box<dy
 ///
 /// # Errors
 /// The folder cannot be read.
-pub fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, NetError> {
+pub fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
     let entries = entries.map_err(NetError::read(folder))?.into_iter();
     let shown = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));

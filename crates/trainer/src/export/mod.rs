@@ -9,7 +9,7 @@ pub use onnx::onnx;
 use crate::net::graph::{Graph, Node};
 use crate::snapshot::NamedTensor;
 use crate::snapshot::modules::{blue_first, fields, is_chain, is_measure, modules, turn};
-use crate::{Net, NetError, spec::LayerKind};
+use crate::{Net, NetError, Result, spec::LayerKind};
 
 /// The state dict of PyTorch for `net` with these `values`, one list for each parameter, as
 /// [`Weights::values`](crate::snapshot::Weights::values) has them. Modules are named as
@@ -18,7 +18,7 @@ use crate::{Net, NetError, spec::LayerKind};
 ///
 /// # Errors
 /// A layer whose weights no module of PyTorch keeps in this form, or that sees colours in another order than PyTorch's.
-pub fn state_dict<'v>(net: &Net, values: &'v [Vec<f32>]) -> Result<Vec<NamedTensor<'v>>, NetError> {
+pub fn state_dict<'v>(net: &Net, values: &'v [Vec<f32>]) -> Result<Vec<NamedTensor<'v>>> {
     let (graph, mut tensors) = (net.graph(), Vec::new());
     let chain = is_chain(graph);
     for ((node, module), turns) in graph.nodes.iter().zip(modules(graph)).zip(blue_first(graph)) {

@@ -3,7 +3,7 @@
 use super::{ends, is_copy, is_measure, running_means};
 use crate::net::graph::{Graph, Node};
 use crate::spec::{Combination, LayerKind, PoolingMethod, PoolingParams, Region};
-use crate::{Net, NetError, protobuf::Writer};
+use crate::{Net, NetError, Result, protobuf::Writer};
 use std::collections::{HashMap, HashSet};
 use tensor::{PoolGeometry, TensorType};
 
@@ -19,7 +19,7 @@ const MOST_BYTES: usize = (1 << 31) - 1;
 ///
 /// # Errors
 /// A layer that cannot be exported, with its name and line; more than the 2 GiB of weights that the format holds.
-pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>, NetError> {
+pub fn onnx(net: &Net, values: &[Vec<f32>]) -> Result<Vec<u8>> {
     let mut model = Model::new(net.graph(), values);
     let graph = model.graph;
     for node in &graph.nodes {

@@ -2,7 +2,7 @@
 
 mod limits;
 
-use crate::NetError;
+use crate::{NetError, Result};
 use planner::Bytes;
 use std::{fs, path::Path};
 use tensor::Device;
@@ -53,11 +53,7 @@ pub fn lockable() -> Bytes {
 ///
 /// # Errors
 /// The run is too large, or a GPU does not answer.
-pub fn check_memory(
-    device: &Device,
-    [arena, host]: [Bytes; 2],
-    at_start: Option<Bytes>,
-) -> Result<(), NetError> {
+pub fn check_memory(device: &Device, [arena, host]: [Bytes; 2], at_start: Option<Bytes>) -> Result<()> {
     let there = resident().zip(at_start).map(|(now, start)| now.saturating_sub(start));
     let host = host.saturating_sub(there.unwrap_or_default());
     let refuse = |needed: Bytes, (place, available)| match needed > available {

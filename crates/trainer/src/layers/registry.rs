@@ -10,7 +10,7 @@ use super::{
     BuildOptions, Layer, Place, axis_of, convolution::ConvolutionLayer, inner_product::InnerProductLayer,
     pooling::Pooling,
 };
-use crate::error::{BoxError, NetError};
+use crate::error::{BoxError, NetError, Result};
 use crate::spec::{Filler, LayerKind, LayerSpec, LrnParams, NetSpec, Region, layer_types};
 use cudnn_layers::{activation::Activation, lrn::Lrn};
 use tensor::{AxisOrder, Format, TensorType};
@@ -35,7 +35,7 @@ layer_types!(make_layers);
 ///
 /// # Errors
 /// Data that cannot be opened, or a type that is not known; the message names the layer and its line.
-pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>, NetError> {
+pub fn build(net: &NetSpec, layer: &LayerSpec, options: &BuildOptions) -> Result<Box<dyn Layer>> {
     make(&Place { net, layer, options }).map_err(|error| NetError::layer(layer, error))
 }
 

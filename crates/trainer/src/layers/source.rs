@@ -3,7 +3,7 @@
 use super::{Declaration, Layer, Place};
 use crate::data::{Dataset, DatasetFacts, ImageData, ImageRecords, Loader, LoaderOptions, StandIn};
 use crate::spec::{DataParams, Filler, FillerKind, ImageDataParams, Mean, TransformParams, of_top};
-use crate::{NetError, error::BoxError, fill::fill};
+use crate::{NetError, Result, error::BoxError, fill::fill};
 use std::sync::Arc;
 use tensor::{Device, Staging, TensorType, ViewMut};
 
@@ -45,8 +45,8 @@ fn loader<D: Dataset + 'static>(
     place: &Place<'_>,
     transform: &TransformParams,
     (mini_batch, shuffle): (usize, bool),
-    shape: impl FnOnce() -> Result<[usize; 3], NetError>,
-    open: Option<impl FnOnce() -> Result<D, NetError>>,
+    shape: impl FnOnce() -> Result<[usize; 3]>,
+    open: Option<impl FnOnce() -> Result<D>>,
 ) -> Result<Box<dyn Layer>, BoxError> {
     let &Place { net, options, .. } = place;
     let mut transform = transform.clone();

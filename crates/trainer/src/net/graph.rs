@@ -1,6 +1,6 @@
 //! From a list of layers to a graph: blobs in single assignment, who needs a gradient, who runs in place.
 
-use crate::error::NetError;
+use crate::error::{NetError, Result};
 use crate::layers::{
     self, Absorbed, BuildOptions, Copies, CopyLayer, Declaration, Layer, Need, ParamDeclaration, reads,
 };
@@ -115,7 +115,7 @@ impl Graph {
         spec: &NetSpec,
         options: &BuildOptions,
         backward: bool,
-    ) -> Result<(Self, Vec<Box<dyn Layer>>), NetError> {
+    ) -> Result<(Self, Vec<Box<dyn Layer>>)> {
         let (graph, layers, nodes, current, converted, shared) = Default::default();
         let format = options.device.format();
         let mut builder = Builder { spec, format, graph, layers, converted, nodes, current, shared };

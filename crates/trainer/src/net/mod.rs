@@ -9,7 +9,7 @@ mod summary;
 pub(crate) mod tests;
 
 use crate::data::Loader;
-use crate::error::NetError;
+use crate::error::{NetError, Result};
 use crate::layers::{BuildOptions, Layer, Need};
 use crate::spec::{LayerKind, NetSpec, Phase};
 use cudnn_layers::{conv::ConvOp, update::Method};
@@ -46,7 +46,7 @@ pub struct Net {
 }
 
 /// Refuses data with a label that is no class of a loss or an accuracy which reads it: not hours later, in its turn.
-fn check_labels(graph: &Graph, layers: &[Box<dyn Layer>]) -> Result<(), NetError> {
+fn check_labels(graph: &Graph, layers: &[Box<dyn Layer>]) -> Result<()> {
     let Graph { nodes, values, .. } = graph;
     for node in nodes {
         let (axis, ignored) = match &node.spec.kind {
@@ -74,7 +74,7 @@ impl Net {
     ///
     /// # Errors
     /// [`NetError`]: a layer that does not fit, or data that cannot be opened.
-    pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self, NetError> {
+    pub fn new(spec: &NetSpec, options: &BuildOptions, training: bool) -> Result<Self> {
         let (file, phase) = (spec.file.display(), spec.state.phase);
         let nothing = || NetError::Refused(format!("{file}: none of its layers is of the phase {phase}"));
         spec.layers.first().ok_or_else(nothing)?;
@@ -168,7 +168,7 @@ impl Net {
     ///
     /// # Errors
     /// There is no blob of this name, or training does without it: a sum, a ReLU or a bias is part of another layer.
-    pub fn keep_blob(&mut self, name: &str) -> Result<&TensorType, NetError> {
+    pub fn keep_blob(&mut self, name: &str) -> Result<&TensorType> {
         if self.gone.iter().any(|gone| gone == name) {
             let message = "is not computed in training, where it is an inner part of a layer";
             return Err(self.error(format!("blob '{name}' {message}")));
@@ -179,7 +179,7 @@ impl Net {
     }
 
     /// What the blob of this name is at the end.
-    pub(crate) fn blob(&self, name: &str) -> Result<ValueId, NetError> {
+    pub(crate) fn blob(&self, name: &str) -> Result<ValueId> {
         let unknown = || self.error(format!("there is no blob '{name}'"));
         self.graph.values.iter().rposition(|value| value.name == name).ok_or_else(unknown)
     }
@@ -201,7 +201,7 @@ impl Net {
     ///
     /// # Errors
     /// A plan that lacks a kernel, or was made for another net or device.
-    pub fn install(&mut self, plan: &Plan, to_run: bool) -> Result<(), NetError> {
+    pub fn install(&mut self, plan: &Plan, to_run: bool) -> Result<()> {
         let passes = [&[ConvOp::Forward][..], &[ConvOp::BackwardData, ConvOp::BackwardFilter]];
         self.is_divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
         for index in 0..self.graph.nodes.len() {
@@ -222,7 +222,7 @@ impl Net {
         index: usize,
         ops: &[ConvOp],
         to_run: bool,
-    ) -> Result<Option<Bytes>, NetError> {
+    ) -> Result<Option<Bytes>> {
         let node = &self.graph.nodes[index];
         let Some(planned) = self.layers[index].convolution() else { return Ok(None) };
         let mut scratch: Option<Bytes> = None;

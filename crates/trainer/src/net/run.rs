@@ -3,7 +3,7 @@
 use super::Net;
 use super::graph::{Node, ValueId};
 use super::layout::NetLayout;
-use crate::error::{BoxError, NetError};
+use crate::error::{BoxError, NetError, Result};
 use crate::layers::{Absorbed, Backward, Forward, Need, Out};
 use cudnn_layers::softmax::labels::device_fault;
 use memory::{Action, Buffer};
@@ -21,7 +21,7 @@ impl Net {
         (number, iteration): (u64, View<'_>),
         accumulate: Accumulate,
         timed: bool,
-    ) -> Result<(), NetError> {
+    ) -> Result<()> {
         let action = layout.places.schedule.actions[at];
         let (Action::Forward(node) | Action::Recompute(node) | Action::Backward(node)) = action else {
             panic!("{action:?} is done by no layer");
@@ -49,7 +49,7 @@ impl Net {
     ///
     /// # Errors
     /// Something that was asked of it failed, or it met a label out of range, which on a processor is an error at once.
-    pub fn check(&self) -> Result<(), NetError> {
+    pub fn check(&self) -> Result<()> {
         self.device.check()?;
         let refused = |label| Err(NetError::Refused(format!("a loss or an accuracy: {label}")));
         device_fault(&self.device).map_or(Ok(()), refused)

@@ -1,7 +1,7 @@
 //! What a net is, for its reader: its input, and what each layer takes.
 
 use super::{Net, bytes, graph::Node};
-use crate::error::NetError;
+use crate::error::Result;
 use memory::{LayerMemory, policy::LayerWork};
 use tensor::TensorType;
 
@@ -17,7 +17,7 @@ impl Net {
     ///
     /// # Errors
     /// It reads no data set.
-    pub fn mini_batches(&self, epochs: usize) -> Result<usize, NetError> {
+    pub fn mini_batches(&self, epochs: usize) -> Result<usize> {
         let error = || self.error("it reads no data set, so nobody knows how long an epoch is");
         let images =
             self.loaders().map(|(_, loader)| loader.dataset().facts().len).max().ok_or_else(error)?;

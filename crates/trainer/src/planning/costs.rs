@@ -4,7 +4,7 @@ use super::{Planning, source::Source};
 use crate::layers::{Absorbed, Need};
 use crate::net::graph::{Graph, Node};
 use crate::run::{LayerTimes, measure};
-use crate::{error::NetError, net::Net, spec::LayerKind};
+use crate::{error::Result, net::Net, spec::LayerKind};
 use cudnn_layers::{AxisExtents, batch_norm::channel_grid};
 use memory::policy::{Costs, PassCosts};
 use memory::{Outline, OutlineNode};
@@ -65,7 +65,7 @@ impl Planning {
         kernels: &[Kernel],
         options: &PlanOptions,
         rates: Rates,
-    ) -> Result<(Costs, Net), NetError> {
+    ) -> Result<(Costs, Net)> {
         let (start, fronts) = (Instant::now(), Fronts::new(kernels, &self.table, options)?);
         let (times, net) = match self.measures_layers() {
             false => (estimated(&net, rates), net),

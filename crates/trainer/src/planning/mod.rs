@@ -7,7 +7,8 @@ mod source;
 pub(crate) mod tests;
 mod verify;
 
-use crate::{error::NetError, host::command_line, stop::Stop};
+use crate::error::{NetError, Result};
+use crate::{host::command_line, stop::Stop};
 use cudnn_layers::conv::{CPU_KERNELS, ProfileOptions};
 use files::database::{Database, DatabaseError};
 use planner::{
@@ -113,7 +114,7 @@ impl Planning {
         kernels: &[Kernel],
         options: &PlanOptions,
         mut progress: impl FnMut(Progress<'_>),
-    ) -> Result<(), NetError> {
+    ) -> Result<()> {
         let before = self.table.clone();
         // What is from earlier runs may have been measured in quieter times, and is not paid for again.
         let is_new = |id: &KernelId, size: u32| before.measurements(id, size).is_none();
@@ -144,7 +145,7 @@ impl Planning {
         kernels: &[Kernel],
         policy: BatchSizePolicy,
         progress: impl FnMut(Progress<'_>),
-    ) -> Result<(), NetError> {
+    ) -> Result<()> {
         let options = PlanOptions { batch_size_policy: policy, ..PlanOptions::default() };
         self.measure(|table, profiler| planner::profile(table, kernels, &options, profiler, progress))
     }
@@ -159,7 +160,7 @@ impl Planning {
         kernels: &[Kernel],
         limits: Option<&[Bytes]>,
         options: &PlanOptions,
-    ) -> Result<Plan, NetError> {
+    ) -> Result<Plan> {
         let start = Instant::now();
         let plan = match limits {
             Some(limits) => Fronts::new(kernels, &self.table, options)?.plan_within(limits, options)?,
@@ -178,7 +179,7 @@ impl Planning {
     fn measure(
         &mut self,
         work: impl FnOnce(&mut CostTable, &mut dyn Profiler) -> Result<(), ProfileError>,
-    ) -> Result<(), NetError> {
+    ) -> Result<()> {
         let start = Instant::now();
         if self.records.offline {
             return Ok(());

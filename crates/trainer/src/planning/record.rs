@@ -3,7 +3,7 @@
 
 use super::identity;
 use crate::snapshot::{PLANS, Tensors};
-use crate::{error::NetError, net::Net};
+use crate::{error::Result, net::Net};
 use memory::{Action, Outline, Schedule, policy::MemoryPolicy};
 use planner::{Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy};
 use serde::{Deserialize, Serialize};
@@ -117,8 +117,8 @@ impl PlanRecord {
     /// The plans that were saved beside a solver state's `history`, if any were: there are snapshots without.
     ///
     /// # Errors
-    /// [`NetError::Refused`] for plans that no planner made.
-    pub fn recorded(history: &Tensors) -> Result<Option<Self>, NetError> {
+    /// [`NetError::Refused`](crate::NetError::Refused) for plans that no planner made.
+    pub fn recorded(history: &Tensors) -> Result<Option<Self>> {
         history.json(PLANS, "its plans are", Self::check)
     }
 

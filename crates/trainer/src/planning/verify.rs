@@ -1,6 +1,7 @@
 //! Does every kernel compute, as planned, what it should?
 
-use crate::{error::NetError, host::check_memory};
+use crate::error::{NetError, Result};
+use crate::host::check_memory;
 use cudnn_layers::conv::geometry;
 use cudnn_layers::conv::verify::{distances, memory};
 use planner::{Bytes, Plan, PlannedKernel};
@@ -23,11 +24,7 @@ pub struct Verified {
 /// # Errors
 /// [`NetError::Refused`] for the first kernel whose results are further from that than its algorithms' accuracy
 /// explains; operands that are larger than the memory.
-pub fn verify(
-    device: &Device,
-    plans: &[Plan],
-    mut progress: impl FnMut(usize, usize),
-) -> Result<Verified, NetError> {
+pub fn verify(device: &Device, plans: &[Plan], mut progress: impl FnMut(usize, usize)) -> Result<Verified> {
     let planned: Vec<&PlannedKernel> = plans.iter().flat_map(|plan| &plan.kernels).collect();
     let what = |one: &PlannedKernel| (one.kernel.id, one.kernel.mini_batch);
     let mut different: Vec<&PlannedKernel> = Vec::new();
@@ -50,7 +47,7 @@ pub fn verify(
 }
 
 /// The distance of one kernel from the definition.
-fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64, NetError> {
+fn verify_kernel(device: &Device, planned: &PlannedKernel) -> Result<f64> {
     let PlannedKernel { kernel, configuration, .. } = planned;
     let geometry = geometry(&kernel.id.shape, kernel.mini_batch);
     let arena = memory(kernel.id.op, &geometry, device.format(), configuration);

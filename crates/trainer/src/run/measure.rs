@@ -2,7 +2,7 @@
 
 use super::{Execution, MiniBatch, NetRun, slab::Slab};
 use crate::net::{Net, RunLayout};
-use crate::{error::NetError, group::Group, net::graph::Node, time};
+use crate::{error::Result, group::Group, net::graph::Node, time};
 use memory::{Action, ArenaLayout, Buffer, Outline, Schedule};
 use planner::Plan;
 use std::collections::{BTreeMap, HashMap};
@@ -36,7 +36,7 @@ pub(crate) fn measure(
     mut net: Net,
     plan: Plan,
     known: &mut HashMap<String, [f64; 3]>,
-) -> Result<(LayerTimes, Net), NetError> {
+) -> Result<(LayerTimes, Net)> {
     net.install(&plan, true)?;
     let outline = net.outline(true);
     let keys: Vec<Option<String>> = (0..outline.nodes.len()).map(|node| key(&net, node)).collect();
@@ -92,7 +92,7 @@ fn alone(net: &Net, outline: &Outline, actions: Vec<Action>) -> RunLayout {
 
 impl Execution {
     /// The times of the passes of `node`, whose schedule has nothing else.
-    fn time_passes(&mut self, node: usize) -> Result<[f64; 3], NetError> {
+    fn time_passes(&mut self, node: usize) -> Result<[f64; 3]> {
         self.put_values(node)?;
         let mut times = [None; 3];
         for at in 0..=self.layout.nets[0].end() {
@@ -110,7 +110,7 @@ impl Execution {
     }
 
     /// Milliseconds of an action, and of the convolution kernels in it.
-    fn time_action(&mut self, at: usize) -> Result<[f64; 2], NetError> {
+    fn time_action(&mut self, at: usize) -> Result<[f64; 2]> {
         let device = self.device.clone();
         let launches = if matches!(device, Device::Cpu(_)) { 1 } else { LAUNCHES };
         let act = |running: &mut Self, count: usize| {
@@ -136,7 +136,7 @@ impl Execution {
     }
 
     /// Gives `node` something to work on: random values, and zeros where it wants labels.
-    fn put_values(&mut self, node: usize) -> Result<(), NetError> {
+    fn put_values(&mut self, node: usize) -> Result<()> {
         let (layout, net) = (&self.layout.nets[0], &self.nets[0]);
         let (node, pattern) = (&net.graph().nodes[node], tensor::rng::random(1 << 16, 1));
         let bottoms = node.bottoms.iter().zip(&node.declaration.gradients);
@@ -155,10 +155,10 @@ impl Execution {
     }
 
     /// Bytes that a millisecond copies to the host and from it, and what a copy takes beside that.
-    fn copied(&mut self) -> Result<([f64; 2], f64), NetError> {
+    fn copied(&mut self) -> Result<([f64; 2], f64)> {
         let [large, small] = COPIES.map(|len| len.min(self.arena.len()));
         let mut slab = Slab::new(&self.device, large)?;
-        let mut ms = |action: fn(Buffer) -> Action, len: usize| -> Result<f64, NetError> {
+        let mut ms = |action: fn(Buffer) -> Action, len: usize| -> Result<f64> {
             let (span, mut least_ms) = (Span::bytes(0, len), f64::INFINITY);
             for _ in 0..3 {
                 let from = self.device.mark()?;

@@ -10,7 +10,11 @@ mod tests;
 use crate::net::graph::{Graph, Param, Value};
 use crate::net::layout::{from_nchw, in_nchw};
 use crate::net::{Net, RunLayout};
-use crate::{error::NetError, fill::fill, group::Group};
+use crate::{
+    error::{NetError, Result},
+    fill::fill,
+    group::Group,
+};
 use cudnn_layers::copy::convert;
 use cudnn_layers::update::{self, Loss, ParamUpdate, StepRates, StepState};
 use memory::{Action, Place};
@@ -81,7 +85,7 @@ pub struct Execution {
 impl Execution {
     /// Gives the parameters their first values. Those that nets share are filled as the first net says, which is trained:
     /// it is filled last.
-    pub(crate) fn initialize(&mut self, seed: u64) -> Result<(), NetError> {
+    pub(crate) fn initialize(&mut self, seed: u64) -> Result<()> {
         for net in (0..self.nets.len()).rev() {
             for (id, param) in self.nets[net].graph().params.clone().into_iter().enumerate() {
                 let declaration = &param.declaration;
@@ -150,7 +154,7 @@ impl Execution {
     ///
     /// # Errors
     /// There is no blob of this name that a layer fills once, or it has another number of elements; a GPU that is lost.
-    pub fn set_blob(&mut self, net: usize, name: &str, values: &[f32]) -> Result<(), NetError> {
+    pub fn set_blob(&mut self, net: usize, name: &str, values: &[f32]) -> Result<()> {
         let (of, layout) = (&mut self.nets[net], &self.layout.nets[net]);
         let Graph { nodes, values: blobs, .. } = of.graph();
         let is_it = |blob: &Value| blob.name == name && nodes[blob.producer].declaration.constant;
@@ -179,7 +183,7 @@ impl Execution {
     /// # Panics
     /// If there is no such net; if gradients have to be kept (to clip or to add them up, or of several ranks), and the
     /// net was built not to keep them.
-    pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<(), NetError> {
+    pub fn iterate(&mut self, net: usize, mut batch: MiniBatch<'_>) -> Result<()> {
         self.group().check()?;
         let mut actions = self.layout.nets[net].places.schedule.actions.iter().rev();
         if batch.update.is_some() && !actions.any(|action| matches!(action, Action::Update(..))) {
@@ -214,7 +218,7 @@ impl Execution {
         net: usize,
         actions: Range<usize>,
         batch: &mut MiniBatch<'_>,
-    ) -> Result<(), NetError> {
+    ) -> Result<()> {
         let key = (net, batch.accumulate, batch.update.map(|update| (update.rule, update.weight_decay)));
         let Some(known) = self.recordings.iter().position(|(recorded, _)| *recorded == key) else {
             self.perform(net, actions, batch)?;
@@ -240,9 +244,9 @@ impl Execution {
     }
 
     /// Does these actions of net number `net`.
-    fn perform(&mut self, net: usize, part: Range<usize>, batch: &mut MiniBatch<'_>) -> Result<(), NetError> {
+    fn perform(&mut self, net: usize, part: Range<usize>, batch: &mut MiniBatch<'_>) -> Result<()> {
         self.slab.fork()?;
-        let done = part.clone().try_for_each(|at| -> Result<(), NetError> {
+        let done = part.clone().try_for_each(|at| -> Result<()> {
             self.act(net, at, part.start, batch)?;
             if let Some(observer) = &mut batch.observer {
                 observer(self.layout.nets[net].places.schedule.actions[at])?;
@@ -256,13 +260,7 @@ impl Execution {
     }
 
     /// Does action number `at`; those before `start` are done.
-    pub(crate) fn act(
-        &mut self,
-        net: usize,
-        at: usize,
-        start: usize,
-        batch: &MiniBatch<'_>,
-    ) -> Result<(), NetError> {
+    pub(crate) fn act(&mut self, net: usize, at: usize, start: usize, batch: &MiniBatch<'_>) -> Result<()> {
         let layout = &self.layout.nets[net];
         let schedule = &layout.places.schedule;
         let action = schedule.actions[at];
@@ -288,7 +286,7 @@ impl Execution {
 
     /// Adds the loss of a mini-batch to those before it, and if it is the last, updates `params`, whose gradients are
     /// complete: those at the end first. Where gradients are needed all at once, all parameters wait for them.
-    fn update(&mut self, net: usize, params: Range<usize>, batch: &MiniBatch<'_>) -> Result<(), NetError> {
+    fn update(&mut self, net: usize, params: Range<usize>, batch: &MiniBatch<'_>) -> Result<()> {
         let Self { nets, layout, arena, reduction, state, .. } = self;
         let (net, layout) = (&nets[net], &layout.nets[net]);
         let is_first = params.end == layout.params.len();
@@ -332,7 +330,7 @@ impl Execution {
     }
 
     /// What the device knows of the iteration, once it is done without a failure or a label out of range.
-    pub(crate) fn state(&self) -> Result<StepState, NetError> {
+    pub(crate) fn state(&self) -> Result<StepState> {
         let state = self.state.read::<u8>(STATE);
         self.nets[0].check()?;
         Ok(bytemuck::pod_read_unaligned(&state?))
@@ -347,7 +345,7 @@ impl Execution {
     ///
     /// # Errors
     /// As [`Net::check`].
-    pub fn loss(&self, net: usize) -> Result<f64, NetError> {
+    pub fn loss(&self, net: usize) -> Result<f64> {
         let sum = |value| Ok::<f64, NetError>(self.values(net, value)?.iter().sum());
         let losses = self.nets[net].losses().map(|(value, weight)| Ok(f64::from(weight) * sum(value)?));
         // A sum of nothing is -0.
@@ -355,7 +353,7 @@ impl Execution {
     }
 
     /// The elements of an output of net number `net` after an iteration, in the order of NCHW.
-    pub(crate) fn values(&self, net: usize, value: usize) -> Result<Vec<f64>, NetError> {
+    pub(crate) fn values(&self, net: usize, value: usize) -> Result<Vec<f64>> {
         let (net, layout) = (&self.nets[net], &self.layout.nets[net]);
         net.check()?;
         let (span, shape) = (layout.data(value, layout.end()), &net.graph().values[value].shape);

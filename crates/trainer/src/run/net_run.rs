@@ -2,7 +2,7 @@
 
 use super::{Execution, reduce::Reduction, slab::Slab};
 use crate::net::{Net, RunLayout};
-use crate::{error::NetError, group::Group, planning::ScheduleRecord};
+use crate::{error::Result, group::Group, planning::ScheduleRecord};
 use cudnn_layers::update::StepState;
 use memory::{Action, ArenaLayout, MemoryReport};
 use planner::Plan;
@@ -28,7 +28,7 @@ impl NetRun {
     ///
     /// # Panics
     /// If there is no net, or not one plan for each.
-    pub fn lay_out(mut nets: Vec<Net>, plans: Vec<Plan>, updates: bool) -> Result<Self, NetError> {
+    pub fn lay_out(mut nets: Vec<Net>, plans: Vec<Plan>, updates: bool) -> Result<Self> {
         assert!(!nets.is_empty(), "there is a net to run");
         assert_eq!(nets.len(), plans.len(), "each net has a plan");
         for (net, plan) in nets.iter_mut().zip(&plans) {
@@ -42,7 +42,7 @@ impl NetRun {
     ///
     /// # Errors
     /// Actions that cannot be iterations of these nets.
-    pub fn scheduled(self, record: ScheduleRecord) -> Result<Self, NetError> {
+    pub fn scheduled(self, record: ScheduleRecord) -> Result<Self> {
         let nets: Vec<&Net> = self.nets.iter().collect();
         let outlines: Vec<_> = nets.iter().map(|net| net.outline(self.updates)).collect();
         let schedules = record.schedules(&outlines).map_err(|message| nets[0].error(message))?;
@@ -74,7 +74,7 @@ impl NetRun {
     ///
     /// # Errors
     /// The device has not that much memory left.
-    pub fn start(self, seed: u64) -> Result<Execution, NetError> {
+    pub fn start(self, seed: u64) -> Result<Execution> {
         let Self { mut nets, plans, layout, group, .. } = self;
         let device = nets[0].device().clone();
         let arena = Arena::among(group.share().ranks, &device, layout.bytes())?;

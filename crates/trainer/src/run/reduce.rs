@@ -1,7 +1,8 @@
 //! The sum of all ranks' gradients while the backward pass goes on.
 
+use crate::error::{NetError, Result};
 use crate::group::{Group, Share};
-use crate::{error::NetError, net::layout::ParamSpans};
+use crate::net::layout::ParamSpans;
 use cudnn_layers::update::{self, StepState};
 use std::{cell::Cell, sync::Arc};
 use tensor::cuda::{Communicator, Cuda, CudaError, Event, Stream};
@@ -30,7 +31,7 @@ struct Nccl {
 
 impl Reduction {
     /// Nothing to do for a rank that is alone. Gradients lie in `arena`, which is dropped after this.
-    pub(super) fn new(device: &Device, group: Group, arena: &Arena) -> Result<Self, NetError> {
+    pub(super) fn new(device: &Device, group: Group, arena: &Arena) -> Result<Self> {
         let nccl = match device {
             Device::Cuda(cuda) if group.share().ranks > 1 => Some(Nccl::new(cuda, &group, arena)?),
             _ => None,
@@ -40,7 +41,7 @@ impl Reduction {
 
     /// Adds up the gradients of `params`, which are complete and neighbours in the arena, unless this rank is alone. A
     /// GPU's sums are launched, not waited for.
-    pub(super) fn add_up(&self, arena: &mut Arena, params: &[ParamSpans]) -> Result<(), NetError> {
+    pub(super) fn add_up(&self, arena: &mut Arena, params: &[ParamSpans]) -> Result<()> {
         let mut spans = params.iter().filter_map(|spans| spans.diff);
         let first = spans.next().filter(|_| self.group.share().ranks > 1);
         let Some(first) = first else { return Ok(()) };
@@ -57,7 +58,7 @@ impl Reduction {
 
     /// The same with the loss in `state`; what is launched from now on finds all sums. Where one never comes, the loss
     /// is no number, so that nothing is updated.
-    pub(super) fn finish(&self, device: &Device, state: &mut Arena) -> Result<(), NetError> {
+    pub(super) fn finish(&self, device: &Device, state: &mut Arena) -> Result<()> {
         if self.group.share().ranks == 1 {
             return Ok(());
         }
@@ -81,7 +82,7 @@ impl Reduction {
 
     /// Waits until all ranks have come as far, before each sum of the first iteration: NCCL connects them at the first
     /// use of each of its algorithms, and nobody is freed from waiting for that.
-    fn meet(&self, nccl: &Nccl) -> Result<(), NetError> {
+    fn meet(&self, nccl: &Nccl) -> Result<()> {
         if !nccl.are_connected.get() {
             self.group.sum(&mut [0.0f64])?;
         }
@@ -90,7 +91,7 @@ impl Reduction {
 }
 
 impl Nccl {
-    fn new(cuda: &Cuda, group: &Group, arena: &Arena) -> Result<Self, NetError> {
+    fn new(cuda: &Cuda, group: &Group, arena: &Arena) -> Result<Self> {
         let id = group.from_leader(|| Ok::<_, NetError>(Communicator::unique_id()?))?;
         // What keeps a rank from coming is known now, and not while all others wait for it in NCCL.
         group.sum(&mut [0.0f64])?;

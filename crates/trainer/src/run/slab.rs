@@ -1,6 +1,6 @@
 //! The host's memory for what is offloaded, and the copies to and from it.
 
-use crate::error::NetError;
+use crate::error::Result;
 use memory::{Action, StreamKind};
 use std::collections::HashMap;
 use tensor::cuda::{Cuda, CudaError, Event, Pinned, Stream};
@@ -30,7 +30,7 @@ pub(crate) struct Copies {
 }
 
 impl Slab {
-    pub(super) fn new(device: &Device, len: usize) -> Result<Self, NetError> {
+    pub(super) fn new(device: &Device, len: usize) -> Result<Self> {
         Ok(match device {
             Device::Cuda(cuda) if len > 0 => Self::Pinned(Box::new(Copies::new(cuda, len)?)),
             _ => Self::Host(Arena::new(len)?),

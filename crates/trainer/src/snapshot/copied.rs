@@ -3,7 +3,7 @@
 use super::modules::{Module, blue_first, fields, modules, turn};
 use super::{CLASSES, NamedTensor, Tensors, load_weights, tensors::check};
 use crate::net::graph::{Graph, Node};
-use crate::{Execution, Net, NetError};
+use crate::{Execution, Net, NetError, Result};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::{borrow::Cow, fmt, path::PathBuf};
@@ -46,7 +46,7 @@ impl Weights {
     ///
     /// # Errors
     /// [`NetError::Refused`] for names that cannot be read.
-    pub fn class_names(&self, net: &Net, copied: &CopiedWeights) -> Result<Vec<String>, NetError> {
+    pub fn class_names(&self, net: &Net, copied: &CopiedWeights) -> Result<Vec<String>> {
         let outputs = |node: &Node| Some((node.spec.name.clone(), node.spec.kind.outputs()?));
         let head = net.graph().nodes.iter().rev().find_map(outputs);
         let Some((head, outputs)) = head else { return Ok(Vec::new()) };
@@ -70,7 +70,7 @@ impl Weights {
     ///
     /// # Errors
     /// Those of [`load_weights`].
-    pub fn load(files: &[PathBuf]) -> Result<Self, NetError> {
+    pub fn load(files: &[PathBuf]) -> Result<Self> {
         files.iter().map(|file| load_weights(file)).collect::<Result<_, _>>().map(Self)
     }
 
@@ -89,7 +89,7 @@ impl Weights {
     ///
     /// # Errors
     /// [`NetError::Refused`] for a layer of one name and two shapes, and for a file of which nothing is taken.
-    pub fn copied(&self, net: &Net) -> Result<CopiedWeights, NetError> {
+    pub fn copied(&self, net: &Net) -> Result<CopiedWeights> {
         Ok(self.matched(net.graph())?.0)
     }
 
@@ -97,13 +97,13 @@ impl Weights {
     ///
     /// # Errors
     /// As [`Weights::copied`], and a layer that has none.
-    pub fn values(&self, net: &Net) -> Result<Vec<Vec<f32>>, NetError> {
+    pub fn values(&self, net: &Net) -> Result<Vec<Vec<f32>>> {
         let (report, values) = self.matched(net.graph())?;
         report.complete()?;
         Ok(values.into_values().map(|values| bytemuck::pod_collect_to_vec(&values)).collect())
     }
 
-    fn matched(&self, graph: &Graph) -> Result<(CopiedWeights, Values<'_>), NetError> {
+    fn matched(&self, graph: &Graph) -> Result<(CopiedWeights, Values<'_>)> {
         let initialised = layers(graph).map(|(_, node)| node.spec.name.clone()).collect();
         let (mut report, mut values) = (CopiedWeights { files: Vec::new(), initialised }, Values::new());
         for tensors in &self.0 {
@@ -128,7 +128,7 @@ impl Execution {
     ///
     /// # Errors
     /// As [`Weights::copied`], and then nothing has changed; a GPU that is lost.
-    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, NetError> {
+    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights> {
         let (report, values) = weights.matched(self.nets()[0].graph())?;
         for (param, values) in values {
             let span = self.layout().nets[0].params[param].data;
@@ -144,7 +144,7 @@ fn layers(graph: &Graph) -> impl Iterator<Item = (usize, &Node)> {
 }
 
 /// What of a file goes into which parameters.
-fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'a>), NetError> {
+fn matched<'a>(file: &'a Tensors, graph: &Graph) -> Result<(CopiedFile, Values<'a>)> {
     let (modules, mut used, mut values) = (modules(graph), BTreeSet::new(), Values::new());
     let (colours, refused) = (blue_first(graph), |error: &NetError| NetError::Refused(error.to_string()));
     let [mut copied, mut turned] = [Vec::new(), Vec::new()];
@@ -201,7 +201,7 @@ fn of_old_densenet(module: &str) -> String {
 }
 
 /// The layers of a file of which nothing was used; an error if that is so of a part of a layer.
-fn skipped(file: &Tensors, used: &BTreeSet<String>) -> Result<Vec<String>, NetError> {
+fn skipped(file: &Tensors, used: &BTreeSet<String>) -> Result<Vec<String>> {
     let taken: BTreeSet<&str> = used.iter().map(|name| layer_of(name)).collect();
     let mut skipped = BTreeSet::new();
     for (name, shape) in file.shapes().filter(|(name, _)| !used.contains(*name)) {
@@ -233,7 +233,7 @@ impl CopiedWeights {
     ///
     /// # Errors
     /// [`NetError::Refused`], with the names of those that are.
-    pub fn complete(&self) -> Result<(), NetError> {
+    pub fn complete(&self) -> Result<()> {
         if self.initialised.is_empty() {
             return Ok(());
         }

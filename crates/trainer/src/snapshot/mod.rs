@@ -14,7 +14,7 @@ mod tensors;
 mod tests;
 mod weights;
 
-use crate::error::NetError;
+use crate::error::{NetError, Result};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 

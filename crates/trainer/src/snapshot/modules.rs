@@ -4,9 +4,9 @@
 //! (`layer1.0.conv1`) takes its weights: torchvision's ResNets, DenseNets and GoogLeNet. In a chain, such as AlexNet
 //! and VGG, it may also be `features.N` or `classifier.N`, where torchvision counts the layers of these two parts.
 
-use crate::NetError;
 use crate::net::graph::{Graph, Node, Value};
 use crate::spec::{LayerKind, LayerSpec};
+use crate::{NetError, Result};
 
 /// The names that a layer's module may have.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub(crate) fn fields(node: &Node, module: &str) -> Vec<Option<String>> {
 
 /// Of every node whether it is a convolution of images that are blue, green, red, where PyTorch has red, green, blue;
 /// an error for any other that has parameters and sees such images: only a filter is turned.
-pub(crate) fn blue_first(graph: &Graph) -> Vec<Result<bool, NetError>> {
+pub(crate) fn blue_first(graph: &Graph) -> Vec<Result<bool>> {
     use LayerKind::{Concat, Convolution, Flatten, ImageData, Reshape, Slice};
     // Of values that show these colours, whether they are their channels.
     let mut colours = vec![None; graph.values.len()];

@@ -1,6 +1,6 @@
 //! Where the snapshots of a training go: tried before it starts, and kept for it alone.
 
-use super::{NetError, load_solver_state, state_path, weights_path};
+use super::{NetError, Result, load_solver_state, state_path, weights_path};
 use files::{Claimed, claim, remove_abandoned, try_writing};
 use std::path::{Path, PathBuf};
 use std::{collections::BTreeSet, fs};
@@ -18,7 +18,7 @@ impl SnapshotPlace {
     ///
     /// # Errors
     /// [`NetError::Refused`] if no snapshot could be written, or another training writes there.
-    pub fn open(prefix: &Path, last: u64) -> Result<Self, NetError> {
+    pub fn open(prefix: &Path, last: u64) -> Result<Self> {
         let longest = state_path(prefix, last);
         let error = NetError::file("no snapshot can be written as", &longest);
         let (folder, stem) = folder_and_stem(prefix);
@@ -76,7 +76,7 @@ impl SnapshotPlace {
     ///
     /// # Errors
     /// [`NetError::Refused`].
-    pub fn remove(&self, iteration: u64) -> Result<(), NetError> {
+    pub fn remove(&self, iteration: u64) -> Result<()> {
         // The state first: what is without one is no snapshot.
         for path in [state_path(&self.prefix, iteration), weights_path(&self.prefix, iteration)] {
             if path.exists() {
@@ -107,7 +107,7 @@ fn iterations(prefix: &Path) -> BTreeSet<u64> {
 ///
 /// # Errors
 /// An earlier training went further than the one that wrote last.
-pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), NetError> {
+pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>)> {
     let mut damaged = Vec::new();
     // Weights alone are those of a training that ended between its two files.
     let states = iterations(prefix).into_iter().map(|at| state_path(prefix, at)).filter(|path| path.exists());
@@ -132,7 +132,7 @@ pub fn newest(prefix: &Path) -> Result<(Option<PathBuf>, Vec<String>), NetError>
 }
 
 /// Whether a solver state and its weights are whole.
-fn check(path: &Path) -> Result<(), NetError> {
+fn check(path: &Path) -> Result<()> {
     load_solver_state(path)?.0.weights(path).map(drop)
 }
 

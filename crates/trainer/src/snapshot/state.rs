@@ -1,7 +1,7 @@
 //! What a resumed run needs besides the weights.
 
 use super::weights::{STATE, load_weights};
-use super::{NamedTensor, NetError, Tensors, load_tensors, save_tensors};
+use super::{NamedTensor, NetError, Result, Tensors, load_tensors, save_tensors};
 use files::digest::fnv1a;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
@@ -44,7 +44,7 @@ impl SolverState {
     ///
     /// # Errors
     /// Those of [`load_weights`]; [`NetError::Refused`] for other weights.
-    pub fn weights(&self, path: &Path) -> Result<Tensors, NetError> {
+    pub fn weights(&self, path: &Path) -> Result<Tensors> {
         let weights = load_weights(&path.with_file_name(&self.weights))?;
         if weights.checksum() == self.weights_checksum {
             return Ok(weights);
@@ -69,7 +69,7 @@ pub fn save_solver_state(
     state: &SolverState,
     plans: &impl Serialize,
     history: &[NamedTensor],
-) -> Result<(), NetError> {
+) -> Result<()> {
     let json = serde_json::to_string(state).expect("strings and numbers always have a JSON form");
     let plans = serde_json::to_string(plans).expect("plans are made of strings and numbers, too");
     let metadata = BTreeMap::from([(STATE.to_owned(), json), (PLANS.to_owned(), plans)]);
@@ -80,7 +80,7 @@ pub fn save_solver_state(
 ///
 /// # Errors
 /// Those of [`load_tensors`]; [`NetError::Refused`] for a file without a solver state (one of weights, perhaps).
-pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors), NetError> {
+pub fn load_solver_state(path: &Path) -> Result<(SolverState, Tensors)> {
     let history = load_tensors(path)?;
     let is_possible = |state: &SolverState| {
         let counts = std::iter::once(&state.iteration).chain(state.data_positions.values());

@@ -5,7 +5,7 @@
 //! CRC-32 of the data in the metadata, which the format itself has no place for, and one of all else in the header;
 //! files from elsewhere load without.
 
-use super::{NamedTensor, NetError};
+use super::{NamedTensor, NetError, Result};
 use files::{read_regular, write_atomically};
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
@@ -35,7 +35,7 @@ pub fn save_tensors(
     path: &Path,
     tensors: &[NamedTensor],
     metadata: &BTreeMap<String, String>,
-) -> Result<u32, NetError> {
+) -> Result<u32> {
     check(tensors)?;
     let checksum = crc32(tensors.iter().map(|(_, _, data)| bytemuck::cast_slice(data)));
     let header = header(tensors, metadata, checksum);
@@ -47,7 +47,7 @@ pub fn save_tensors(
     written.map(|()| checksum).map_err(NetError::file("cannot write", path))
 }
 
-pub(super) fn check(tensors: &[NamedTensor]) -> Result<(), NetError> {
+pub(super) fn check(tensors: &[NamedTensor]) -> Result<()> {
     let mut names = BTreeSet::from([METADATA]);
     for (name, shape, data) in tensors {
         let error = |reason| NetError::Refused(format!("tensor {name} cannot be used: {reason}"));
@@ -105,7 +105,7 @@ pub struct Tensors {
 ///
 /// # Errors
 /// The file cannot be read, is truncated, damaged (its checksum differs) or something else, or holds another type.
-pub fn load_tensors(path: &Path) -> Result<Tensors, NetError> {
+pub fn load_tensors(path: &Path) -> Result<Tensors> {
     let bytes = read_regular(path).map_err(NetError::read(path))?;
     parse(path, bytes).map_err(|reason| NetError::corrupt(path, reason))
 }
@@ -207,7 +207,7 @@ impl Tensors {
         key: &str,
         subject: &str,
         check: impl FnOnce(&T) -> Result<(), String>,
-    ) -> Result<Option<T>, NetError> {
+    ) -> Result<Option<T>> {
         let Some(json) = self.metadata(key) else { return Ok(None) };
         let value = serde_json::from_str(json).map_err(|error| error.to_string());
         let checked = value.and_then(|value| check(&value).map(|()| Some(value)));
@@ -226,7 +226,7 @@ impl Tensors {
     pub fn check<'a>(
         &self,
         expected: impl IntoIterator<Item = (&'a str, impl AsRef<[usize]>)>,
-    ) -> Result<(), NetError> {
+    ) -> Result<()> {
         let mut known = BTreeSet::new();
         for (name, shape) in expected {
             self.bytes(name, shape.as_ref())?;
@@ -241,7 +241,7 @@ impl Tensors {
     ///
     /// # Errors
     /// [`NetError::Refused`] if it is not there, or has another shape.
-    pub fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8], NetError> {
+    pub fn bytes(&self, name: &str, expected: &[usize]) -> Result<&[u8]> {
         let difference = match self.index.get(name) {
             Some((shape, range)) if behind_ones(shape) == behind_ones(expected) => {
                 return Ok(&self.data[range.clone()]);

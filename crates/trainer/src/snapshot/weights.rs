@@ -1,6 +1,6 @@
 //! Weights, and not what looks like them: the momentum in a solver state has their very names and shapes.
 
-use super::{NetError, Tensors, caffemodel, tensors};
+use super::{NetError, Result, Tensors, caffemodel, tensors};
 use files::read_regular;
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const OTHERS: [(&[u8], &str); 2] = [
 ///
 /// # Errors
 /// Those of [`load_tensors`](super::load_tensors); [`NetError::Refused`] for a solver state.
-pub fn load_weights(path: &Path) -> Result<Tensors, NetError> {
+pub fn load_weights(path: &Path) -> Result<Tensors> {
     let bytes = read_regular(path).map_err(NetError::read(path))?;
     let parsed = match OTHERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         Some((_, what)) => Err((*what).to_owned()),

@@ -11,11 +11,12 @@ mod test_nets;
 mod tests;
 mod watch;
 
+use crate::error::{NetError, Result};
 use crate::group::{RankError, Share};
 use crate::planning::{self, PlanRecord};
 use crate::run::{Execution, MiniBatch, NetRun, Update};
 use crate::spec::{NetSpec, SolverSpec};
-use crate::{error::NetError, layers::BuildOptions, net::Net, stop::Stop};
+use crate::{layers::BuildOptions, net::Net, stop::Stop};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use tensor::{Accumulate, TensorType};
@@ -66,7 +67,7 @@ impl Training {
     ///
     /// # Errors
     /// Files and nets that do not fit.
-    pub fn build(mut spec: SolverSpec, options: &BuildOptions) -> Result<(Self, Vec<Net>), NetError> {
+    pub fn build(mut spec: SolverSpec, options: &BuildOptions) -> Result<(Self, Vec<Net>)> {
         let seed = spec.random_seed.unwrap_or(options.seed);
         let options = BuildOptions { seed, ..options.clone() };
         let train_spec = spec.train_net.load()?.for_state(&spec.train_state);
@@ -91,7 +92,7 @@ impl Training {
     ///
     /// # Errors
     /// They are laid out without updates, too few or not built for training; the device has not that much memory left.
-    pub fn start(self, run: NetRun) -> Result<Solver, NetError> {
+    pub fn start(self, run: NetRun) -> Result<Solver> {
         let net = &run.nets()[0];
         if !run.updates || !net.is_training() {
             let lacks = if run.updates { "not built for training" } else { "laid out without updates" };
@@ -112,7 +113,7 @@ impl Training {
 }
 
 /// The nets of a solver share parameters by name: those of one name must have one shape.
-fn check_shared(nets: &[Net]) -> Result<(), NetError> {
+fn check_shared(nets: &[Net]) -> Result<()> {
     let mut known: HashMap<&str, &TensorType> = HashMap::new();
     for net in nets {
         for param in &net.graph().params {
@@ -158,7 +159,7 @@ impl Solver {
     ///
     /// # Errors
     /// As [`Solver::step_unless`].
-    pub fn step(&mut self) -> Result<StepReport, NetError> {
+    pub fn step(&mut self) -> Result<StepReport> {
         Ok(self.step_unless(&Stop::default())?.expect("a stop that is never requested"))
     }
 
@@ -169,7 +170,7 @@ impl Solver {
     ///
     /// # Errors
     /// What a layer reports of its data, and a loss that is not finite.
-    pub fn step_unless(&mut self, stop: &Stop) -> Result<Option<StepReport>, NetError> {
+    pub fn step_unless(&mut self, stop: &Stop) -> Result<Option<StepReport>> {
         let result = self.try_step(stop);
         if !matches!(result, Ok(Some(_))) {
             let given_up = self.give_up();
@@ -184,7 +185,7 @@ impl Solver {
     ///
     /// # Errors
     /// As [`Solver::step_unless`].
-    pub fn follow(&mut self) -> Result<(), NetError> {
+    pub fn follow(&mut self) -> Result<()> {
         while !self.running.group().has_ended() {
             match self.step_unless(&Stop::default()) {
                 // What it waited for was no iteration.
@@ -195,7 +196,7 @@ impl Solver {
         Ok(())
     }
 
-    fn try_step(&mut self, stop: &Stop) -> Result<Option<StepReport>, NetError> {
+    fn try_step(&mut self, stop: &Stop) -> Result<Option<StepReport>> {
         let (spec, iteration) = (&self.training.spec, self.iteration);
         let (parts, group) = (spec.iter_size as u64, self.running.group().clone());
         let (Share { rank, ranks }, rate) = (spec.share, spec.rate(iteration));

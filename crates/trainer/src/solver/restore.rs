@@ -2,12 +2,13 @@
 //! where one cannot be finished.
 
 use super::{Solver, Training};
+use crate::error::{NetError, Result};
 use crate::net::{Net, graph::Param, layout::ParamSpans};
 use crate::snapshot::{
     CLASSES, CopiedWeights, NamedTensor, SolverState, Tensors, Weights, fingerprint, load_solver_state,
     save_solver_state, save_tensors, state_path, weights_path,
 };
-use crate::{error::NetError, run::Execution, spec::method_name};
+use crate::{run::Execution, spec::method_name};
 use std::path::{Path, PathBuf};
 use std::{collections::BTreeMap, fs};
 use tensor::{Device, Format, Span, cuda::CudaError};
@@ -27,7 +28,7 @@ impl Solver {
     ///
     /// # Errors
     /// A file that cannot be written; nothing half-written is left.
-    pub fn snapshot(&self) -> Result<PathBuf, NetError> {
+    pub fn snapshot(&self) -> Result<PathBuf> {
         let Training { spec, seed, settings } = &self.training;
         let prefix = &spec.snapshot.prefix;
         let (weights, state) = (weights_path(prefix, self.iteration), state_path(prefix, self.iteration));
@@ -68,7 +69,7 @@ impl Solver {
     ///
     /// # Errors
     /// Files that are missing, damaged, of another net or of another seed; then nothing has changed.
-    pub fn restore(&mut self, path: &Path) -> Result<(), NetError> {
+    pub fn restore(&mut self, path: &Path) -> Result<()> {
         let (state, history) = load_solver_state(path)?;
         let weights = state.weights(path)?;
         self.training.check(self.net(), path, &state)?;
@@ -92,14 +93,14 @@ impl Solver {
     ///
     /// # Errors
     /// As [`Execution::load_weights`].
-    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights, NetError> {
+    pub fn load_weights(&mut self, weights: &Weights) -> Result<CopiedWeights> {
         let copied = self.running.load_weights(weights)?;
         self.note_finished()?;
         Ok(copied)
     }
 
     /// Notes that an iteration is finished.
-    pub(super) fn note_finished(&mut self) -> Result<(), NetError> {
+    pub(super) fn note_finished(&mut self) -> Result<()> {
         let positions = positions(self.running.nets());
         let mut statistics = Vec::new();
         for span in self.statistics() {
@@ -114,7 +115,7 @@ impl Solver {
     ///
     /// On a GPU without `iter_size` there is one exception: the statistics of batch norm have seen the mini-batch that
     /// failed. To copy them in each iteration would slow down all trainings for the sake of those that fail.
-    pub(super) fn give_up(&mut self) -> Result<(), NetError> {
+    pub(super) fn give_up(&mut self) -> Result<()> {
         set_positions(&mut self.running.nets, &self.finished.positions);
         let mut kept = &self.finished.statistics[..];
         for span in self.statistics() {
@@ -148,7 +149,7 @@ impl Training {
     ///
     /// # Errors
     /// [`NetError::Refused`], naming what differs.
-    pub fn check(&self, net: &Net, path: &Path, state: &SolverState) -> Result<(), NetError> {
+    pub fn check(&self, net: &Net, path: &Path, state: &SolverState) -> Result<()> {
         let SolverState { solver_type, random_seed, .. } = state;
         let (own_type, own_seed) = (method_name(self.spec.method), self.seed);
         let reason = if state.parameters != net.fingerprint() {
@@ -173,7 +174,7 @@ impl Execution {
     ///
     /// # Errors
     /// A GPU that is lost.
-    pub fn weights(&self) -> Result<Vec<NamedTensor<'_>>, NetError> {
+    pub fn weights(&self) -> Result<Vec<NamedTensor<'_>>> {
         Ok(self.tensors(|spans| Some(spans.data))?)
     }
 
@@ -197,7 +198,7 @@ impl Execution {
     }
 
     /// What `tensors` has not becomes 0.
-    fn load(&mut self, tensors: &Tensors, which: Which) -> Result<(), NetError> {
+    fn load(&mut self, tensors: &Tensors, which: Which) -> Result<()> {
         let kept = self.kept(which).map(|(id, param, dims, span)| (id, param.name.clone(), dims, span));
         for (id, name, dims, span) in kept.collect::<Vec<_>>() {
             let saved = tensors.shape(&name).map(|_| tensors.bytes(&name, &dims)).transpose()?;

@@ -1,8 +1,9 @@
 //! Testing what is trained, on the way.
 
 use super::Solver;
+use crate::error::{NetError, Result};
 use crate::run::{Execution, MiniBatch};
-use crate::{error::NetError, stop::Stop};
+use crate::stop::Stop;
 use serde::Serialize;
 use std::iter;
 
@@ -39,7 +40,7 @@ impl Solver {
         index: usize,
         stop: &Stop,
         mut observe: impl FnMut(usize),
-    ) -> Result<Option<Vec<TestOutput>>, NetError> {
+    ) -> Result<Option<Vec<TestOutput>>> {
         let iterations = self.training.spec.tests[index].iterations;
         let result = self.running.test(&[(index + 1, iterations)], stop, |_, (_, number), _| {
             observe(number);
@@ -101,7 +102,7 @@ impl Execution {
     ///
     /// # Errors
     /// There is no blob of this name, it is gone by then, or as [`Net::check`](crate::Net::check).
-    pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>, NetError> {
+    pub fn blob(&self, net: usize, name: &str) -> Result<Vec<f64>> {
         let (of, layout) = (&self.nets()[net], &self.layout().nets[net]);
         let value = of.blob(name)?;
         if layout.data(value, layout.end()).len == 0 {
@@ -112,7 +113,7 @@ impl Execution {
     }
 
     /// The outputs of net number `net` after an iteration.
-    pub(super) fn outputs(&self, net: usize) -> Result<Vec<TestOutput>, NetError> {
+    pub(super) fn outputs(&self, net: usize) -> Result<Vec<TestOutput>> {
         let of = &self.nets()[net];
         let outputs = of.outputs().map(|(value, loss_weight)| {
             let name = of.graph().values[value].name.clone();

@@ -1,7 +1,7 @@
 //! What there is to watch of a training: how far it is, what its net says, how good tests were. Snapshots keep counts.
 
 use super::{Solver, TestOutput};
-use crate::error::NetError;
+use crate::error::Result;
 use std::collections::BTreeMap;
 
 /// The bits of the lowest loss of a test.
@@ -33,7 +33,7 @@ impl Solver {
     ///
     /// # Errors
     /// As [`Net::check`](crate::Net::check).
-    pub fn outputs(&self) -> Result<Vec<TestOutput>, NetError> {
+    pub fn outputs(&self) -> Result<Vec<TestOutput>> {
         let mut outputs = self.running.outputs(0)?;
         outputs.retain(|output| output.loss_weight == 0.0 && output.values.len() == 1);
         Ok(outputs)

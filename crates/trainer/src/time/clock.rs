@@ -1,7 +1,7 @@
 //! The times of iterations, from points that the device has reached.
 
 use super::report::TimeReport;
-use crate::error::NetError;
+use crate::error::Result;
 use cudnn_layers::conv::ConvOp;
 use memory::{Action, StreamKind};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub(super) struct Clock {
 
 impl Clock {
     /// Reads one iteration, whose time is without the update, as Caffe counts.
-    pub(super) fn add(&mut self, marks: Marks) -> Result<(), NetError> {
+    pub(super) fn add(&mut self, marks: Marks) -> Result<()> {
         let Marks { start, actions, copies, kernels } = marks;
         let (mut from, mut both_ms, report) = (&start, 0.0, &mut self.report);
         (report.spans_ms, report.copying_ms, report.stall_ms) = Default::default();

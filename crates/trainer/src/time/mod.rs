@@ -6,7 +6,7 @@ mod report;
 mod tests;
 
 use crate::run::{Execution, MiniBatch, NetRun, Update};
-use crate::{error::NetError, net::Net, net::graph::Node};
+use crate::{error::Result, net::Net, net::graph::Node};
 use clock::{Clock, Marks};
 use cudnn_layers::update::Rule;
 use planner::PlannedKernel;
@@ -24,7 +24,7 @@ pub fn time(
     iterations: usize,
     seed: u64,
     mut observe: impl FnMut(),
-) -> Result<(TimeReport, Net), NetError> {
+) -> Result<(TimeReport, Net)> {
     let device = run.nets()[0].device().clone();
     let before = device.bytes_in_use()?;
     let mut running = run.start(seed)?;
@@ -61,7 +61,7 @@ pub(crate) fn iteration<'a>(net: &Net, number: u64) -> MiniBatch<'a> {
 }
 
 /// Forward, backward and update, marked action by action.
-fn timed(running: &mut Execution, number: u64) -> Result<Marks, NetError> {
+fn timed(running: &mut Execution, number: u64) -> Result<Marks> {
     let device = running.device().clone();
     let mut actions = Vec::with_capacity(running.layout().nets[0].places.schedule.actions.len());
     let start = device.mark()?;
@@ -75,7 +75,7 @@ fn timed(running: &mut Execution, number: u64) -> Result<Marks, NetError> {
 }
 
 /// Iterations as a training runs them, in milliseconds each. None on a processor, which records nothing.
-fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>, NetError> {
+fn replayed(running: &mut Execution, iterations: usize) -> Result<Vec<f64>> {
     let device = running.device().clone();
     if matches!(device, Device::Cpu(_)) {
         return Ok(Vec::new());
