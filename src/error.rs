@@ -16,7 +16,7 @@ macro_rules! refuse_if {
     ($is_met:expr, $($sentence:tt)*) => { if $is_met { return Err(usage!($($sentence)*)); } };
 }
 
-/// What a command comes to, which fails with [`Error`] unless said otherwise.
+/// What a command comes to, which fails with an [`Error`](enum@Error) unless said otherwise.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a command failed; prints as one sentence.
