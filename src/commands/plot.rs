@@ -44,13 +44,16 @@ fn curves_of(text: &str, (log, prefix): (usize, &str), seconds: bool) -> Result<
         let line: Value = serde_json::from_str(line).map_err(|_| number + 1)?;
         let Some(iteration) = line["iteration"].as_f64() else { return Err(number + 1) };
         let place = if seconds { line["seconds"].as_f64().map(|run| earlier + run) } else { Some(iteration) };
+        let is_test = line["kind"] == "test";
         let mut add = |name: String, is_loss: bool, value: &Value| {
             let name = [prefix, &name].join(" ").trim_start().to_owned();
             // A loss that is no number is null.
             let (Some(place), Some(value)) = (place, value.as_f64()) else { return };
             match curves.iter_mut().find(|curve| curve.name == name) {
                 Some(curve) => curve.points.push([place, value]),
-                None => curves.push(LearningCurve { log, name, is_loss, points: vec![[place, value]] }),
+                None => {
+                    curves.push(LearningCurve { log, is_test, name, is_loss, points: vec![[place, value]] })
+                }
             }
         };
         last = place.unwrap_or(last);
@@ -108,16 +111,17 @@ mod tests {
 [1, 2"#;
         let curve = |name: &str, is_loss, points: &[[f64; 2]]| LearningCurve {
             log: 1,
+            is_test: name.contains("test"),
             name: name.to_owned(),
             is_loss,
             points: points.to_vec(),
         };
         let expected = [
-            curve("a test accuracy", false, &[[0.0, 0.1]]),
-            curve("a test loss", true, &[[0.0, 2.3]]),
-            curve("a train loss", true, &[[0.0, 2.5], [20.0, 1.5]]),
+            curve("train test accuracy", false, &[[0.0, 0.1]]),
+            curve("train test loss", true, &[[0.0, 2.3]]),
+            curve("train train loss", true, &[[0.0, 2.5], [20.0, 1.5]]),
         ];
-        assert_eq!(curves_of(text, (1, "a"), false).unwrap(), expected);
+        assert_eq!(curves_of(text, (1, "train"), false).unwrap(), expected);
         assert_eq!(curves_of("{\"kind\":\"x\"}\n", (0, ""), false), Err(1));
     }
 }

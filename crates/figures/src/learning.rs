@@ -7,6 +7,8 @@ use crate::draw::{Axis, Drawn, Figure, Form, LEADING, Panel, Tone};
 pub struct LearningCurve {
     /// The number of its log, from 0 on.
     pub log: usize,
+    /// Whether tests say it.
+    pub is_test: bool,
     /// Whose it is and what: `train loss`.
     pub name: String,
     /// Whether it is a loss; all others, accuracies and the like, are drawn together.
@@ -19,14 +21,14 @@ pub struct LearningCurve {
 pub fn learning_curves(curves: &[LearningCurve], place: &str) -> Figure {
     let last = curves.iter().flat_map(|curve| &curve.points).map(|point| point[0]).fold(0.0, f64::max);
     let last = if last > 0.0 { last } else { 1.0 };
-    // Of several logs each has its colour, and what is not of its training is dashed.
+    // Of several logs each has its colour, and tests are dashed.
     let are_several = curves.iter().any(|curve| curve.log > 0);
     let panel = |title: &str, is_loss: bool| {
         let of_kind = || curves.iter().filter(move |curve| curve.is_loss == is_loss).enumerate();
         of_kind().flat_map(|(_, curve)| &curve.points).next()?;
         let mark = |(at, curve): (usize, &LearningCurve)| {
             let tone = Tone::of(if are_several { curve.log } else { at });
-            let form = if are_several && !curve.name.contains("train") { Form::Dashes } else { Form::Line };
+            let form = if are_several && curve.is_test { Form::Dashes } else { Form::Line };
             Drawn::new(form, curve.points.clone(), tone).named(curve.name.as_str())
         };
         let height = (LEADING * of_kind().count() as f64).max(220.0);
@@ -46,6 +48,7 @@ mod tests {
     fn losses_and_accuracies_have_panels_of_their_own() {
         let curve = |name: &str, is_loss| LearningCurve {
             log: 0,
+            is_test: false,
             name: name.to_owned(),
             is_loss,
             points: vec![[0.0, 2.0], [10.0, 1.0]],
@@ -61,6 +64,7 @@ mod tests {
     fn of_several_logs_each_has_its_colour_and_what_is_tested_is_dashed() {
         let curve = |log, name: &str| LearningCurve {
             log,
+            is_test: name.starts_with("test"),
             name: name.to_owned(),
             is_loss: true,
             points: vec![[0.0, 2.0], [1.0, 1.0]],
@@ -81,15 +85,25 @@ mod tests {
 
     #[test]
     fn a_training_that_ended_at_once_has_an_axis() {
-        let curve =
-            LearningCurve { log: 0, name: "train loss".to_owned(), is_loss: true, points: vec![[0.0, 2.0]] };
+        let curve = LearningCurve {
+            log: 0,
+            is_test: false,
+            name: "train loss".to_owned(),
+            is_loss: true,
+            points: vec![[0.0, 2.0]],
+        };
         assert_eq!(learning_curves(&[curve], "iteration").panels[0].x.range, [0.0, 1.0]);
     }
 
     #[test]
     fn what_was_said_once_is_a_dot_with_its_name_beside_whatever_line() {
-        let curve =
-            |name: &str, points| LearningCurve { log: 0, name: name.to_owned(), is_loss: true, points };
+        let curve = |name: &str, points| LearningCurve {
+            log: 0,
+            is_test: false,
+            name: name.to_owned(),
+            is_loss: true,
+            points,
+        };
         let [once, often] =
             [curve("train loss", vec![[0.0, 2.4]]), curve("test loss", vec![[0.0, 2.35], [38.0, 0.4]])];
         for curves in [vec![once.clone()], vec![once, often]] {
