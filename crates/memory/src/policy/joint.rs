@@ -38,6 +38,7 @@ const FAR: f64 = 1.02;
 /// # Errors
 /// [`BelowFloor`]: nothing fits.
 pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
+    costs.check(outline);
     let unlimited_ms = costs.unlimited_ms(outline);
     let plain = Fitting::new(outline, costs, Schedule::plain(outline).actions);
     let keeping = match plain.plan(costs.workspaces(|_, _| Bytes::MAX), budget) {

@@ -71,6 +71,7 @@ impl MemoryPolicy {
         budget: Bytes,
         classifier: usize,
     ) -> Result<MemoryPlan, BelowFloor> {
+        costs.check(outline);
         let vdnn = |inputs, algorithms| vdnn(outline, costs, budget, classifier, (inputs, algorithms));
         match self {
             Self::Keep => Fitting::new(outline, costs, Schedule::plain(outline).actions).within(budget),

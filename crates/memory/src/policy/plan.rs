@@ -93,9 +93,8 @@ pub(super) struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    /// Panics if actions need what is not there, and as [`Costs::check`].
+    /// Panics if actions need what is not there.
     pub(super) fn new(outline: &'a Outline, costs: &'a Costs, actions: Vec<Action>) -> Self {
-        costs.check(outline);
         let bare = with_workspace(outline, costs, &vec![[Bytes::ZERO; 2]; outline.nodes.len()]);
         let schedule = Schedule::new(&bare, actions).expect("what is needed is there");
         Self { outline, costs, beside: Beside::new(&schedule), schedule }
