@@ -7,14 +7,11 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
+use crate::error::{NetError, Result};
 use crate::net::graph::{Graph, Param, Value};
 use crate::net::layout::{from_nchw, in_nchw};
 use crate::net::{Net, RunLayout};
-use crate::{
-    error::{NetError, Result},
-    fill::fill,
-    group::Group,
-};
+use crate::{fill::fill, group::Group};
 use cudnn_layers::copy::convert;
 use cudnn_layers::update::{self, Loss, ParamUpdate, StepRates, StepState};
 use memory::{Action, Place};
