@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 /// Draws what trainings displayed and tested, by iteration or by the `seconds` of iterations, from their logs.
 pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<()> {
     // Logs of one name are told apart by the folders that they have not in common.
-    let parts = |log: &PathBuf| log.components().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
-    let common = |at: &usize| logs.iter().all(|log| parts(log).get(*at) == parts(&logs[0]).get(*at));
-    let common = (0..parts(&logs[0]).len().saturating_sub(1)).take_while(common).count();
+    let mut folders = logs[0].ancestors().skip(1);
+    let common = folders.find(|folder| logs.iter().all(|log| log.starts_with(folder)));
+    let common = common.unwrap_or(Path::new(""));
     let mut curves = Vec::new();
     for (number, log) in logs.iter().enumerate() {
         let refused = |reason: String| Error::Refused(format!("cannot plot {}: {reason}", log.display()));
         let text = fs::read_to_string(log).map_err(|error| refused(error.to_string()))?;
         let same = logs.iter().filter(|other| other.file_stem() == log.file_stem()).count();
-        let apart: PathBuf = parts(log).into_iter().skip(common).collect();
+        let apart = log.strip_prefix(common).unwrap_or(log);
         let name = if same > 1 { apart.as_os_str() } else { log.file_stem().unwrap_or_default() };
         let name = name.to_string_lossy();
         let of_log = curves_of(&text, (number, if logs.len() > 1 { &name } else { "" }), seconds);

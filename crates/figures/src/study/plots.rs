@@ -52,12 +52,9 @@ pub fn limit_figure(curves: &[Curve; 2], plan: &Plan, limit: Bytes, subject: &st
     marks.push(Drawn::new(Form::Dot, [[at, ms]], Tone::Ink).named(format!("{ms:.2} ms at {limit}")));
     let panel = Panel::new(Axis::bytes("limit", range), |most| Axis::from_zero(ALL_MS, most), marks, 240.0);
     let title = format!("Time against the limit: {subject}");
-    let mut figure = Figure::new(title, source.to_owned(), vec![panel]);
-    if plan.options.workspace_policy == WorkspacePolicy::Wd {
-        "The lines lead from one total to the next whose best division is known beforehand; a plan between them may be faster."
-            .clone_into(&mut figure.caption);
-    }
-    figure
+    let between = "The lines lead from one total to the next whose best division is known beforehand; a plan between them may be faster.";
+    let caption = if plan.options.workspace_policy == WorkspacePolicy::Wd { between } else { "" };
+    Figure { caption: caption.to_owned(), ..Figure::new(title, source.to_owned(), vec![panel]) }
 }
 
 fn times(kernel: &KernelReport) -> [Option<f64>; 3] {
