@@ -1,12 +1,11 @@
 //! The signals that ask to stop: Ctrl-C, a batch system that wants its machine back, a terminal that closes; and the one
 //! of a file that would become larger than it may.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::flag;
+use signal_hook::{consts::*, flag};
 use std::sync::{Arc, OnceLock, atomic::Ordering};
 use std::thread::{self, sleep};
 use std::{io, time::Duration};
-use trainer::{NetError, Stop, host};
+use trainer::{NetError, Stop};
 
 static STOP: OnceLock<io::Result<Stop>> = OnceLock::new();
 
@@ -25,15 +24,17 @@ pub(crate) fn exit_code() -> Option<u8> {
 
 fn register() -> io::Result<Stop> {
     let stop = Stop::default();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // `nohup` means that a terminal may close.
-        if signal == SIGHUP && host::ignores(signal) {
-            continue;
-        }
+    // `nohup` means that a terminal may close.
+    #[cfg(unix)]
+    let hangup = (!trainer::host::ignores(SIGHUP)).then_some(SIGHUP);
+    #[cfg(not(unix))]
+    let hangup = None;
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         flag::register_conditional_default(signal, Arc::clone(&stop.unheard))?;
         flag::register_usize(signal, Arc::clone(&stop.number), signal as usize)?;
     }
     // Then writing it fails with an error, which can be told.
+    #[cfg(unix)]
     flag::register(SIGXFSZ, Arc::default())?;
     // `timeout`, and launchers in a terminal, send the first one twice.
     let (second, pause) = (stop.clone(), Duration::from_millis(500));

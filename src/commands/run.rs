@@ -2,7 +2,9 @@
 
 use crate::{Result, args::PreloadArgs};
 use std::env::{current_exe, var_os};
-use std::{ffi::OsStr, os::unix::process::CommandExt, path::PathBuf, process::Command};
+#[cfg(unix)]
+use std::os::unix::process::CommandExt;
+use std::{ffi::OsStr, path::PathBuf, process::Command};
 
 /// Becomes the program: what ends it and with what status is its own affair.
 pub(super) fn run(args: &PreloadArgs) -> Result<()> {
@@ -22,5 +24,9 @@ pub(super) fn run(args: &PreloadArgs) -> Result<()> {
     let mut command = Command::new(&args.program[0]);
     command.args(&args.program[1..]).env("LD_PRELOAD", preloaded).env("MICROBATCH_REPORT", report);
     command.envs(args.workspace_limit.map(|limit| ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", limit.0.to_string())));
-    Err(usage!("cannot run {}: {}", args.program[0].display(), command.exec()))
+    #[cfg(unix)]
+    let error = command.exec();
+    #[cfg(not(unix))]
+    let error = "only Linux preloads libraries";
+    Err(usage!("cannot run {}: {error}", args.program[0].display()))
 }

@@ -75,6 +75,11 @@ pub(crate) fn program() -> PathBuf {
     copied().map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_microbatch")), |root| root.join("microbatch"))
 }
 
+/// The folder of the digits as nets name it: with the slashes of Unix everywhere.
+pub(crate) fn digits_folder() -> String {
+    root().join("data/digits").to_str().unwrap().replace('\\', "/")
+}
+
 fn copied() -> Option<PathBuf> {
     std::env::var_os("MICROBATCH_ROOT").map(PathBuf::from)
 }
@@ -85,8 +90,7 @@ pub(crate) struct Folder(TempDir);
 impl Folder {
     pub(crate) fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
-        let digits = root().join("data/digits");
-        folder.write("net.prototxt", NET.replace("DIGITS", digits.to_str().unwrap()));
+        folder.write("net.prototxt", NET.replace("DIGITS", &digits_folder()));
         folder.write("solver.prototxt", SOLVER);
         folder
     }

@@ -2,17 +2,18 @@
 
 use crate::bad_input::assert_refused;
 use crate::fixtures::{Folder, text};
-use std::process::{Command, Output};
 
 /// Runs the command with at most so many kB of address space.
-fn run_within(folder: &Folder, kb: usize, arguments: &str) -> Output {
+#[cfg(target_os = "linux")]
+fn run_within(folder: &Folder, kb: usize, arguments: &str) -> std::process::Output {
     run_with(folder, &format!("ulimit -v {kb}"), arguments)
 }
 
 /// Runs the command after those of a shell.
-fn run_with(folder: &Folder, before: &str, arguments: &str) -> Output {
+#[cfg(target_os = "linux")]
+fn run_with(folder: &Folder, before: &str, arguments: &str) -> std::process::Output {
     let command = folder.command(arguments);
-    let mut shell = Command::new("sh");
+    let mut shell = std::process::Command::new("sh");
     shell.arg("-c").arg(format!("{before} && exec \"$0\" \"$@\""));
     shell.arg(command.get_program()).args(command.get_args()).current_dir(folder.path(""));
     for (name, value) in command.get_envs() {

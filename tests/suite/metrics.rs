@@ -1,7 +1,7 @@
 //! What a training writes for machines, what is drawn of it, and what its weights say of images.
 
 use crate::bad_input::assert_refused;
-use crate::fixtures::{Folder, png, root, text};
+use crate::fixtures::{Folder, digits_folder, png, root, text};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::{fs, io::Read};
@@ -305,8 +305,7 @@ fn images_that_the_net_resizes_are_predicted_away_from_its_data() {
     folder.write("image.png", png(20, |x, y| [(x * y) as u8]));
     let predict = "predict image.png --model net.prototxt --weights small_iter_6.safetensors --policy undivided --database measured";
     let beside = folder.json(predict);
-    let digits = root().join("data/digits");
-    folder.change_net(digits.to_str().unwrap(), "nowhere");
+    folder.change_net(&digits_folder(), "nowhere");
     let away = folder.json(predict);
     assert_eq!(
         (&away["net"]["data"]["shape"], &away["predictions"]),

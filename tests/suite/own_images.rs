@@ -1,7 +1,7 @@
 //! From a folder of images to a trained net: `data render`, `init`, `train`, `test`.
 
 use crate::bad_input::assert_refused;
-use crate::fixtures::{Folder, text, without_progress};
+use crate::fixtures::{Folder, text};
 use std::fs;
 
 /// Three convolutions, for images of 24x24.
@@ -225,6 +225,7 @@ fn weights_of_another_training_bring_their_normalization_and_a_lower_rate() {
 #[cfg(unix)]
 #[test]
 fn folders_of_any_names_are_predicted_without_what_cannot_be_read() {
+    use crate::fixtures::without_progress;
     use std::os::unix::ffi::OsStrExt;
     let folder = drawn("--classes 2 --per-class 4");
     let mut init = folder.command("init");

@@ -1,6 +1,6 @@
 //! `plan` without a net, from recorded tables, and with explanations.
 
-use crate::fixtures::{Folder, root, text, without_progress};
+use crate::fixtures::{Folder, digits_folder, text, without_progress};
 use planner::Bytes;
 use serde_json::Value;
 
@@ -365,7 +365,7 @@ fn workspace_by_layer_is_there_in_a_prediction_too() {
 fn a_plan_opens_no_data() {
     let folder = Folder::new();
     let plan = |net: &str| format!("plan --model {net} --policy undivided --threads 1");
-    folder.change_net(root().join("data/digits").to_str().unwrap(), "cut");
+    folder.change_net(&digits_folder(), "cut");
     refused(&folder, &plan("net.prototxt"), &["cut", "crop_size", "--synthetic=CxHxW"]);
     refused(&folder, "profile --model net.prototxt --threads 1", &["cut", "--synthetic=CxHxW"]);
     let header = [0u32, 28, 20].map(u32::to_be_bytes).concat();

@@ -1,7 +1,7 @@
 //! `train`: its output, policies, snapshots.
 
 use crate::bad_input::assert_refused;
-use crate::fixtures::{Folder, png, root, text};
+use crate::fixtures::{Folder, digits_folder, png, text};
 use serde_json::Value;
 use std::fs;
 
@@ -361,7 +361,7 @@ fn an_error_on_the_way_leaves_a_snapshot() {
 #[test]
 fn synthetic_images_stand_for_those_of_tests_alone() {
     let folder = Folder::new();
-    folder.change_net(root().join("data/digits").to_str().unwrap(), "nowhere");
+    folder.change_net(&digits_folder(), "nowhere");
     let data = "layer {\n  name: \"data\" type: \"Data\" top: \"data\" top: \"label\"";
     let dummy = "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' include { phase: TRAIN }
         dummy_data_param { shape { dim: 8 dim: 1 dim: 8 dim: 8 } shape { dim: 8 } } }";

@@ -40,9 +40,9 @@ pub(super) fn write_through<W: Write>(
     writer.flush()?;
     temporary.file.sync_all()?;
     fs::rename(&temporary.path, path)?;
-    // The rename itself is to be on the disk, too.
+    // The rename itself is to be on the disk, too. Windows opens no folders.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    if cfg!(windows) { Ok(()) } else { File::open(folder)?.sync_all() }
 }
 
 /// Whether [`write_atomically`] would get as far as writing: the folder, or the one that it would be made in, takes new

@@ -12,10 +12,11 @@ mod temporary;
 #[cfg(test)]
 mod tests;
 
+use same_file::Handle;
 use std::fs::{self, File, Metadata};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read};
-use std::{collections::hash_map::RandomState, os::unix::fs::MetadataExt, path::Path};
+use std::{collections::hash_map::RandomState, path::Path};
 
 pub use atomic::{try_writing, write_atomically};
 pub use claim::{Claim, Claimed, claim};
@@ -46,9 +47,9 @@ pub(crate) fn random() -> u64 {
 
 /// Whether `file` is what `path` names: neither removed since it was opened, nor behind a link.
 fn is_at(path: &Path, file: &File) -> io::Result<bool> {
-    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        found => Ok(identity(found?) == identity(file.metadata()?)),
+        Ok(found) if found.is_symlink() => Ok(false),
+        _ => Ok(Handle::from_path(path)? == Handle::from_file(file.try_clone()?)?),
     }
 }

@@ -1,9 +1,7 @@
 //! Files on real disks, and on disks that are full: whole or not at all, and nothing left behind.
 
-use super::{atomic::write_through, temporary::beside, *};
-use std::fs::OpenOptions;
+use super::{atomic::write_through, *};
 use std::io::{ErrorKind, Write};
-use std::time::{Duration, SystemTime};
 
 fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -55,7 +53,7 @@ fn a_full_disk_leaves_the_old_file_and_nothing_else() {
 #[test]
 fn the_systems_own_full_device_is_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let full = |_| OpenOptions::new().write(true).open("/dev/full");
+    let full = |_| File::options().write(true).open("/dev/full");
     let error = write_through(&folder.path().join("w"), full, |file| file.write_all(&[0; 10])).unwrap_err();
     assert!(error.to_string().contains("No space left on device"), "{error}");
     assert_eq!(names(folder.path()), [""; 0]);
@@ -85,9 +83,11 @@ fn temporary_names_cannot_be_guessed() {
 }
 
 /// Files as dead processes have left them, and others that only look alike.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn what_the_dead_left_half_written_is_removed_and_nothing_else() {
+    use super::temporary::beside;
+    use std::time::{Duration, SystemTime};
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let live = beside(&at("w")).unwrap();
@@ -106,7 +106,7 @@ fn what_the_dead_left_half_written_is_removed_and_nothing_else() {
         fs::write(at(name), "half of it").unwrap();
     }
     for name in [".w.4712-0.tmp", ".w.0badb007-00000000000000fe.tmp", ".other.4711-0.tmp", ".w.notes.tmp"] {
-        OpenOptions::new().write(true).open(at(name)).unwrap().set_modified(two_days_ago).unwrap();
+        File::options().write(true).open(at(name)).unwrap().set_modified(two_days_ago).unwrap();
     }
     std::os::unix::fs::symlink(at("w"), at(".w.12345678-1.tmp")).unwrap();
     remove_abandoned(folder.path(), |target| target == "w");
@@ -162,6 +162,7 @@ fn links_stay_and_what_is_no_file_is_written_into() {
     assert_eq!(names(folder.path()), ["early", "file", "link", "null", "to come"]);
 }
 
+#[cfg(unix)]
 #[test]
 fn only_regular_files_are_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,9 @@
 //!                                            └────► division ──► plan
 //! ```
 //!
-//! Which functions, which variables and what is left alone: `docs/preload.md`.
+//! Which functions, which variables and what is left alone: `docs/preload.md`. Elsewhere than on Unix it is empty.
+
+#![cfg(unix)]
 
 mod bench;
 mod call;

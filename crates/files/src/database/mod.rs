@@ -152,7 +152,9 @@ fn write(path: &Path, text: &str) -> Result<(), DatabaseError> {
 pub fn default_folder() -> Option<PathBuf> {
     // As the XDG base directory specification has it: a relative path counts as none.
     let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    // Windows has none of these.
+    let cache = cache.or_else(|| folder("LOCALAPPDATA"))?;
     Some(cache.join("microbatch/measurements"))
 }
 

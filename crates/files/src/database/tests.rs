@@ -150,6 +150,7 @@ fn what_dead_writers_left_half_written_is_removed() {
     let of_cpu = folder_of(&database, &cpu);
     let half = fs::File::create(of_cpu.join(".0179-1.jsonl.4711-0.tmp")).unwrap();
     half.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(100_000)).unwrap();
+    drop(half);
     database.add(&table(&cpu, [1], 1.0)).unwrap();
     assert_eq!(files(&database, &cpu).len(), 1);
 }

@@ -1,10 +1,12 @@
 //! What this machine's processor is: measurements of one are not those of another.
 
-use std::{collections::BTreeSet, env::consts::ARCH};
+use std::{collections::BTreeSet, env, env::consts::ARCH, fs};
 
 /// The processor's model, as the operating system names it, or the numbers that it goes by.
 pub fn processor_name() -> String {
-    name_in(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+    // Windows has a variable for it.
+    let of_windows = |_| env::var("PROCESSOR_IDENTIFIER").map(|name| format!("model name: {name}"));
+    name_in(&fs::read_to_string("/proc/cpuinfo").or_else(of_windows).unwrap_or_default())
 }
 
 /// The model in a text like `/proc/cpuinfo`. ARM's have no name there, or that of the architecture, but who designed

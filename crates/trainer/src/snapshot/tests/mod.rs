@@ -6,8 +6,7 @@ mod modules;
 use super::*;
 use crate::planning::{PlanRecord, tests::record};
 use safetensors::SafeTensors;
-use std::os::unix::ffi::OsStrExt;
-use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 const CONV: [usize; 4] = [2, 1, 1, 3];
 const WEIGHTS: [f32; 6] = [1.0, -0.0, f32::MIN_POSITIVE / 2.0, f32::INFINITY, 3.5, f32::NAN];
@@ -379,9 +378,13 @@ fn snapshots_that_are_there_are_said_and_what_the_dead_left_is_removed() {
     assert_eq!(notes(5), [format!("{prefix}_iter_20 is {sentence}")]);
     assert_eq!(notes(20), [""; 0]);
     // Those of a prefix that is no text, too.
-    let odd = folder.path().join(OsStr::from_bytes(b"\xff"));
-    fs::write(weights_path(&odd, 5), "").unwrap();
-    assert_eq!(SnapshotPlace::open(&odd, 10).unwrap().notes(0).len(), 1);
+    #[cfg(unix)]
+    {
+        let odd = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff");
+        let odd = folder.path().join::<&std::ffi::OsStr>(odd);
+        fs::write(weights_path(&odd, 5), "").unwrap();
+        assert_eq!(SnapshotPlace::open(&odd, 10).unwrap().notes(0).len(), 1);
+    }
 }
 
 #[test]
