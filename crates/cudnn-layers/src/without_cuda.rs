@@ -1,6 +1,6 @@
 //! What stands for cuBLAS and cuDNN in a build without the feature `cuda`, where nothing here ever runs.
 
-use crate::conv::{ConvError, ConvOp, Convolver};
+use crate::conv::{ConvOp, Convolver, Result};
 use planner::Math;
 use std::sync::Arc;
 use tensor::{ConvGeometry, Format, Out, View, cuda::Cuda};
@@ -18,7 +18,7 @@ pub(crate) fn convolvers(
     _: (ConvOp, ConvGeometry, Format),
     _: Math,
     _: Option<&str>,
-) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
+) -> Result<Vec<Arc<dyn Convolver>>> {
     none()
 }
 

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "cuda")]
 use super::cuda;
-use super::{ConvError, ConvOp, Convolver, cpu};
+use super::{ConvError, ConvOp, Convolver, Result, cpu};
 #[cfg(not(feature = "cuda"))]
 use crate::cudnn as cuda;
 use planner::{KernelId, Math};
@@ -14,11 +14,7 @@ use tensor::{ConvGeometry, Device, Format};
 ///
 /// # Errors
 /// The geometry is invalid, or cuDNN fails or cannot be started.
-pub fn candidates(
-    device: &Device,
-    kernel: &KernelId,
-    micro_batch: u32,
-) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
+pub fn candidates(device: &Device, kernel: &KernelId, micro_batch: u32) -> Result<Vec<Arc<dyn Convolver>>> {
     let geometry = super::geometry(&kernel.shape, micro_batch);
     all(device, kernel.op, geometry, (super::format(kernel), kernel.math), None)
 }
@@ -27,12 +23,7 @@ pub fn candidates(
 ///
 /// # Errors
 /// There is none that applies; or as for [`candidates`].
-pub fn find(
-    device: &Device,
-    op: ConvOp,
-    g: ConvGeometry,
-    name: &str,
-) -> Result<Arc<dyn Convolver>, ConvError> {
+pub fn find(device: &Device, op: ConvOp, g: ConvGeometry, name: &str) -> Result<Arc<dyn Convolver>> {
     let found = all(device, op, g, (device.format(), Math::Tf32), Some(name))?.pop();
     let unknown = || format!("this device has no algorithm {name} for {op} of {g:?}");
     found.ok_or_else(|| ConvError::Refused(unknown()))
@@ -45,7 +36,7 @@ fn all(
     geometry: ConvGeometry,
     (format, math): (Format, Math),
     name: Option<&str>,
-) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
+) -> Result<Vec<Arc<dyn Convolver>>> {
     let geometry = geometry.validate()?;
     match device {
         Device::Cpu(cpu) if format == Format::F32 => Ok(cpu::convolvers(cpu, op, geometry, name)),

@@ -1,6 +1,6 @@
 //! What runs a convolution: the processor's algorithms or a library's.
 
-use super::ConvError;
+use super::Result;
 use planner::{Bytes, Measurement};
 use std::fmt;
 use tensor::{ConvGeometry, Out, View, ViewMut};
@@ -39,7 +39,7 @@ pub trait Convolver: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The library refuses.
-    fn load(&self) -> Result<(), ConvError> {
+    fn load(&self) -> Result<()> {
         Ok(())
     }
 
@@ -53,7 +53,7 @@ pub trait Convolver: fmt::Debug + Send + Sync {
     ///
     /// # Panics
     /// If an operand has another length, the workspace is too small, or one of them is in another device's memory.
-    fn run(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError>;
+    fn run(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<()>;
 
     /// The row of a cost table for a call of so many milliseconds, `shared_ms` of which [`Convolver::prepare`] takes.
     fn measurement(&self, time_ms: f64, shared_ms: f64) -> Measurement {

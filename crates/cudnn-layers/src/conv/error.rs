@@ -32,6 +32,9 @@ pub enum ConvError {
     Memory(#[from] MemoryError),
 }
 
+/// A result whose error is a convolution's unless said otherwise.
+pub(crate) type Result<T, E = ConvError> = std::result::Result<T, E>;
+
 /// Whether cuDNN works, but does not offer this: the algorithm does not apply to the geometry, or a tensor is larger
 /// than it can handle.
 pub(crate) fn is_unsupported(error: &CudaError) -> bool {

@@ -31,6 +31,7 @@ pub mod verify;
 pub use backend::{candidates, find};
 pub use convolver::{Convolver, Facts};
 pub use error::ConvError;
+pub(crate) use error::Result;
 pub use operands::operand_lens;
 pub use parallel::ParallelProfiler;
 pub use planner::ConvOp;

@@ -7,7 +7,7 @@ mod implicit_gemm;
 mod planes;
 mod winograd;
 
-use super::{ConvError, ConvOp, Convolver, Facts};
+use super::{ConvOp, Convolver, Facts, Result};
 use planner::Bytes;
 use std::{fmt, sync::Arc};
 use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Cpu, Format, Out, Space, View, ViewMut};
@@ -90,7 +90,7 @@ impl Convolver for CpuConvolver {
         }
     }
 
-    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
+    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<()> {
         self.pass.run(&self.cpu, [a.host(), b.host()], out.into_host(), floats(workspace));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! How an engine is run: on operands as they are, or on what is made of them at the beginning of the workspace.
 
-use crate::conv::{ConvError, ConvOp, Convolver, Facts};
+use crate::conv::{ConvError, ConvOp, Convolver, Facts, Result};
 use crate::copy::convert;
 use crate::cudnn::{Engine, EngineConfig, EngineFacts, SMALL_WORKSPACE};
 use crate::space_to_depth::{Deepened, filter_to_depth, gradient_from_depth, image_to_depth};
@@ -131,7 +131,7 @@ impl EngineConvolver {
         ConvError::Algorithm { algorithm: name.clone(), samples: geometry.n, source }
     }
 
-    fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
+    fn launch(&self, operands: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<()> {
         let config = &self.configs[usize::from(out.accumulate == Accumulate::Add)];
         let launched = config.execute(&self.task.cuda, operands, out.to, workspace);
         launched.map_err(|source| self.failed(source))
@@ -151,12 +151,12 @@ impl Convolver for EngineConvolver {
         &self.facts
     }
 
-    fn load(&self) -> Result<(), ConvError> {
+    fn load(&self) -> Result<()> {
         let built = self.configs.iter().try_for_each(|config| config.plan(&self.task.cuda).map(|_| ()));
         built.map_err(|source| self.failed(source))
     }
 
-    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, mut workspace: ViewMut<'_>) -> Result<(), ConvError> {
+    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, mut workspace: ViewMut<'_>) -> Result<()> {
         let (format, needed) = (self.task.format, self.facts.workspace.0);
         assert!(workspace.byte_len() as u64 >= needed, "the workspace is smaller than planned");
         let mut take = |len| workspace.take(Format::U8, padded(format, len)).take(format, len);

@@ -3,7 +3,7 @@
 
 use super::convolver::{FP32_ERROR, TF32_ERROR, padded};
 use crate::blas::product;
-use crate::conv::{ConvError, ConvOp, Convolver, Facts};
+use crate::conv::{ConvOp, Convolver, Facts, Result};
 use crate::lowering::{col2im, im2col, sum_terms};
 use planner::{Bytes, Math};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Convolver for GemmConvolver {
         &self.facts
     }
 
-    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, mut workspace: ViewMut<'_>) -> Result<(), ConvError> {
+    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, mut workspace: ViewMut<'_>) -> Result<()> {
         let (g, cuda, tf32) = (&self.facts.geometry, &self.cuda, self.facts.name == IN_TF32);
         let (k, taps, pixels) = (g.k, g.c * g.r * g.s, g.out_h() * g.out_w());
         let mut take = |len| workspace.take(Format::U8, padded(Format::F32, len)).take(Format::F32, len);

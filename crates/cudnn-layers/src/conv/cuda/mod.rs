@@ -6,7 +6,7 @@ mod gemm;
 #[cfg(test)]
 mod tests;
 
-use super::{ConvError, ConvOp, Convolver};
+use super::{ConvError, ConvOp, Convolver, Result};
 use crate::cudnn;
 use crate::space_to_depth::blocks;
 use engines::{Search, is_harmful, refused};
@@ -24,7 +24,7 @@ pub(super) fn convolvers(
     (op, geometry, format): (ConvOp, ConvGeometry, Format),
     math: Math,
     name: Option<&str>,
-) -> Result<Vec<Arc<dyn Convolver>>, ConvError> {
+) -> Result<Vec<Arc<dyn Convolver>>> {
     // Fails here where cuDNN cannot be started, which is no failure of an algorithm.
     cudnn::with(cuda, |_| Ok(()))?;
     let mut found = GemmConvolver::all(cuda, (op, geometry, format), math, name);

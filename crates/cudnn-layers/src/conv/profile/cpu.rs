@@ -1,7 +1,7 @@
 //! Timing calls on the CPU.
 
 use super::{ProfileOptions, Trial, bench::Bench};
-use crate::conv::{ConvError, Convolver};
+use crate::conv::{Convolver, Result};
 use planner::Bytes;
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,7 @@ const HOPELESS: f64 = 1.3;
 
 /// Times one trial after the other, the smallest workspace first: whatever comes later has to be faster to be of use.
 /// Each prepares the filter for itself; that part of its time is what it would share with other micro-batches.
-pub(super) fn time(
-    mut trials: Vec<&mut Trial>,
-    bench: &mut Bench,
-    options: &ProfileOptions,
-) -> Result<(), ConvError> {
+pub(super) fn time(mut trials: Vec<&mut Trial>, bench: &mut Bench, options: &ProfileOptions) -> Result<()> {
     trials.sort_by_key(|trial| trial.convolver.facts().workspace);
     let mut best = Duration::MAX;
     for trial in trials {
@@ -56,9 +52,9 @@ impl CallTime {
 /// The median times of a call, after a warm-up; those of a single one if it is hopelessly above `best`.
 fn median_call(
     options: &ProfileOptions,
-    mut call: impl FnMut() -> Result<CallTime, ConvError>,
+    mut call: impl FnMut() -> Result<CallTime>,
     best: Duration,
-) -> Result<CallTime, ConvError> {
+) -> Result<CallTime> {
     let warm_up = call()?;
     if warm_up.is_hopeless(HOPELESS_WARM_UP, best) {
         return Ok(warm_up);
@@ -85,7 +81,7 @@ fn median(times: &[CallTime], of: impl Fn(&CallTime) -> Duration) -> Duration {
     sorted[(sorted.len() - 1) / 2]
 }
 
-fn call(bench: &mut Bench, convolver: &dyn Convolver) -> Result<CallTime, ConvError> {
+fn call(bench: &mut Bench, convolver: &dyn Convolver) -> Result<CallTime> {
     let (operands, out, mut workspace) = bench.next(convolver);
     let start = Instant::now();
     convolver.prepare(operands[1], workspace.reborrow());

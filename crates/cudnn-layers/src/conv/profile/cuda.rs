@@ -1,7 +1,7 @@
 //! Timing calls on a GPU.
 
 use super::{ProfileOptions, Trial, bench::Bench};
-use crate::conv::{ConvError, Convolver, error::is_unsupported};
+use crate::conv::{ConvError, Convolver, Result, error::is_unsupported};
 use planner::{Bytes, Request};
 use std::time::{Duration, Instant};
 use tensor::Arena;
@@ -91,7 +91,7 @@ impl GpuClock {
         requests: &[Request],
         bench: &mut Bench,
         options: &ProfileOptions,
-    ) -> Result<Vec<String>, ConvError> {
+    ) -> Result<Vec<String>> {
         if self.filling_ms.is_infinite()
             && let Some(most) = trials.iter().flatten().max_by_key(|trial| trial.samples())
         {
@@ -121,7 +121,7 @@ impl GpuClock {
 
     /// Times one call of every trial of a series, which is one algorithm by rising size, from place `first` on: that
     /// keeps the code and the clocks, and the largest, which is most likely to matter, never comes first.
-    fn once(&self, bench: &mut Bench, series: &mut [Trial], first: usize) -> Result<(), ConvError> {
+    fn once(&self, bench: &mut Bench, series: &mut [Trial], first: usize) -> Result<()> {
         if first == series.len() {
             return Ok(());
         }
@@ -145,12 +145,7 @@ impl GpuClock {
 
     /// Times trials that run once more, for `at_least` as long, and keeps the shorter times: what disturbs makes
     /// slower, never faster. The GPU is kept busy until all calls of a trial are launched, as it is in a net.
-    fn again(
-        &mut self,
-        bench: &mut Bench,
-        trials: &mut [&mut Trial],
-        at_least: Duration,
-    ) -> Result<(), ConvError> {
+    fn again(&mut self, bench: &mut Bench, trials: &mut [&mut Trial], at_least: Duration) -> Result<()> {
         let events = self.events(2 * trials.len())?;
         let mut calls = Vec::with_capacity(trials.len());
         for (place, trial) in trials.iter().enumerate() {
@@ -175,7 +170,7 @@ impl GpuClock {
     }
 
     /// Keeps the GPU busy until it does not become faster any more, and then finds out what keeps it busy for how long.
-    fn spin_up(&mut self, bench: &mut Bench, convolver: &dyn Convolver) -> Result<(), ConvError> {
+    fn spin_up(&mut self, bench: &mut Bench, convolver: &dyn Convolver) -> Result<()> {
         let (start, mut fastest) = (Instant::now(), f64::INFINITY);
         while start.elapsed() < SPIN_UP {
             let (look, mut calls) = (Instant::now(), 0);
@@ -209,7 +204,7 @@ impl GpuClock {
 }
 
 /// Launches a call. Returns whether the algorithm runs after all.
-fn launch(bench: &mut Bench, convolver: &dyn Convolver) -> Result<bool, ConvError> {
+fn launch(bench: &mut Bench, convolver: &dyn Convolver) -> Result<bool> {
     let (operands, out, workspace) = bench.next(convolver);
     match convolver.run(operands, out, workspace) {
         Ok(()) => Ok(true),

@@ -4,7 +4,7 @@ mod bench;
 mod cpu;
 mod cuda;
 
-use super::{ConvError, Convolver, candidates, error::is_unsupported, format, geometry};
+use super::{ConvError, Convolver, Result, candidates, error::is_unsupported, format, geometry};
 use bench::Bench;
 use planner::{Bytes, Done, KernelId, Measurement, Profiler, ProfilerError, Request, RequestError};
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -78,7 +78,7 @@ impl ConvProfiler {
     }
 
     /// The measurements of each of `requests`, which are about one kernel.
-    fn rows(&mut self, requests: &[Request]) -> Result<Vec<Vec<Measurement>>, ConvError> {
+    fn rows(&mut self, requests: &[Request]) -> Result<Vec<Vec<Measurement>>> {
         let kernel = requests[0].kernel;
         let mut trials = self.trials(requests)?;
         let samples = requests.iter().map(|request| request.micro_batch.max(request.mini_batch)).max();
@@ -109,7 +109,7 @@ impl ConvProfiler {
     }
 
     /// For each algorithm that is requested, the requests that it applies to, by rising size.
-    fn trials(&self, requests: &[Request]) -> Result<Vec<Vec<Trial>>, ConvError> {
+    fn trials(&self, requests: &[Request]) -> Result<Vec<Vec<Trial>>> {
         let mut trials: Vec<Vec<Trial>> = Vec::new();
         for (index, request) in requests.iter().enumerate() {
             for convolver in candidates(&self.device, &request.kernel, request.micro_batch)? {

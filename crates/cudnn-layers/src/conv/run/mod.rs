@@ -5,7 +5,7 @@
 //! for each algorithm.
 
 use super::operands::{operand_lens, slices};
-use super::{ConvError, ConvOp, Convolver, find};
+use super::{ConvError, ConvOp, Convolver, Result, find};
 use planner::{ARENA_ALIGNMENT, Bytes, Configuration, Run};
 use std::{ops::Range, sync::Arc};
 use tensor::{ALIGNMENT, ConvGeometry, Device, Out, Space, View, ViewMut};
@@ -45,7 +45,7 @@ impl Runner {
         op: ConvOp,
         geometry: ConvGeometry,
         configuration: &Configuration,
-    ) -> Result<Self, ConvError> {
+    ) -> Result<Self> {
         let geometry = geometry.validate()?;
         let (found, expected) = (configuration.mini_batch() as usize, geometry.n);
         if found != expected {
@@ -99,7 +99,7 @@ impl Runner {
         [a, b]: [View<'_>; 2],
         Out { to: mut out, accumulate }: Out<'_>,
         mut workspace: ViewMut<'_>,
-    ) -> Result<(), ConvError> {
+    ) -> Result<()> {
         let lens = operand_lens(self.op, &self.geometry);
         assert_eq!([a.len(), b.len(), out.len()], lens, "operands of {:?}", self.op);
         assert!(workspace.byte_len() as u64 >= self.workspace.0, "the workspace is smaller than planned");

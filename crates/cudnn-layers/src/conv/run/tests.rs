@@ -124,7 +124,7 @@ impl Convolver for Watched {
         self.convolver.prepare(filter, workspace);
     }
 
-    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<(), ConvError> {
+    fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<()> {
         self.note(self.facts().geometry.n);
         let gone = vec![f32::NAN; b.len()];
         let b = if self.facts().prepared > Bytes(0) { View::of(&gone) } else { b };

@@ -11,7 +11,7 @@ mod operand;
 mod tests;
 
 use super::operands::{operand_lens, operands};
-use super::{ConvError, ConvOp, Runner};
+use super::{ConvOp, Result, Runner};
 use crate::{copy, space_to_depth};
 use draw::Draw;
 use planner::{Bytes, Configuration};
@@ -29,7 +29,7 @@ pub fn distances(
     op: ConvOp,
     geometry: ConvGeometry,
     configuration: &Configuration,
-) -> Result<[(Accumulate, f64); 2], ConvError> {
+) -> Result<[(Accumulate, f64); 2]> {
     let (runner, format) = (Runner::new(device, op, geometry, configuration)?, device.format());
     if format == Format::F32 {
         return distances_of(device, op, &geometry, runner.workspace(), |operands, out, workspace| {
@@ -80,8 +80,8 @@ fn distances_of(
     op: ConvOp,
     g: &ConvGeometry,
     workspace: Space,
-    run: impl Fn([View<'_>; 2], Out<'_>, ViewMut<'_>) -> Result<(), ConvError> + Sync,
-) -> Result<[(Accumulate, f64); 2], ConvError> {
+    run: impl Fn([View<'_>; 2], Out<'_>, ViewMut<'_>) -> Result<()> + Sync,
+) -> Result<[(Accumulate, f64); 2]> {
     let [a_len, b_len, out_len] = operand_lens(op, g);
     let mut cursor = Cursor::default();
     let [a, b, out] = [a_len, b_len, out_len].map(|len| cursor.take(Format::F32, len));
@@ -94,7 +94,7 @@ fn distances_of(
     arena.set(out, 0xff)?;
     let draws = Draw::some(op, g);
     let exact: Vec<f64> = draws.iter().map(|draw| draw.exact(op, g, &patterns)).collect();
-    let mut distance = |accumulate, times| -> Result<(Accumulate, f64), ConvError> {
+    let mut distance = |accumulate, times| -> Result<(Accumulate, f64)> {
         let ([a, b], [to, workspace]) = arena.lease([a, b], [out, workspace]).expect("spans side by side");
         device.run(|| run([a, b], Out { to, accumulate }, workspace))?;
         device.check()?;
