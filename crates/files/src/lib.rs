@@ -47,9 +47,12 @@ pub(crate) fn random() -> u64 {
 
 /// Whether `file` is what `path` names: neither removed since it was opened, nor behind a link.
 fn is_at(path: &Path, file: &File) -> io::Result<bool> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Ok(found) if found.is_symlink() => Ok(false),
-        _ => Ok(Handle::from_path(path)? == Handle::from_file(file.try_clone()?)?),
-    }
+    let is_it = || {
+        let is_link = fs::symlink_metadata(path)?.is_symlink();
+        Ok(!is_link && Handle::from_path(path)? == Handle::from_file(file.try_clone()?)?)
+    };
+    is_it().or_else(|error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(false),
+        _ => Err(error),
+    })
 }
