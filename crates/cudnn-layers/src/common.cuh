@@ -331,9 +331,9 @@ struct Maxima {
 };
 
 /// Calls `body(tap, pixel)` for the pixels under a square window that begins at `top` and `left` of an image of h x w
-/// pixels, which lie so far apart. Where there is no pixel another one is read: branches between loads would make each
-/// wait for the one before.
-template <int WINDOW, int W, class Body>
+/// pixels, which lie so far apart. Where there is no pixel, if not all are INSIDE, another one is read: branches between
+/// loads would make each wait for the one before.
+template <int WINDOW, bool INSIDE, int W, class Body>
 __device__ __forceinline__ void each_of_square(const real* image, int top, int left, int h, int w, u64 apart,
                                                Body body) {
     constexpr int TAPS = WINDOW * WINDOW;
@@ -341,7 +341,7 @@ __device__ __forceinline__ void each_of_square(const real* image, int top, int l
     bool there[TAPS];
     UNROLL for (int tap = 0; tap < TAPS; tap++) {
         int r = top + tap / WINDOW, s = left + tap % WINDOW;
-        there[tap] = u32(r) < u32(h) && u32(s) < u32(w);
+        there[tap] = INSIDE || u32(r) < u32(h) && u32(s) < u32(w);
         pixels[tap] = load<W>(image + (there[tap] ? r * w + s : 0) * apart);
     }
     UNROLL for (int tap = 0; tap < TAPS; tap++) {

@@ -262,7 +262,7 @@ __device__ __forceinline__ void pool_columns(const Training& training) {
             auto meet = [&](int tap, const Pack<W, real>& x) {
                 UNROLL for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, sign[lane] * x.at[lane]);
             };
-            each_of_square<3, W>(image, top, left, windows.h, windows.w, e.axis.divisor, meet);
+            each_of_square<3, false, W>(image, top, left, windows.h, windows.w, e.axis.divisor, meet);
             u64 window = (sample * windows.out_h + row) * windows.out_w + column, at = window * e.axis.divisor + channel;
             maxima.write(training.relu, training.y + at, windows.winners ? windows.winners + at : nullptr,
                          [&](int lane, float largest) { return lines(lane, sign[lane] * largest); });

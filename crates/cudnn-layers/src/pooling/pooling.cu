@@ -53,7 +53,13 @@ template <int WINDOW = 0, int W, class Body>
 __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out, const real* x, Body body) {
     int top = out.row * g.stride_h - g.pad_h, left = out.column * g.stride_w - g.pad_w;
     x += out.first(g.h * g.w);
-    if constexpr (WINDOW > 0) return each_of_square<WINDOW, W>(x, top, left, g.h, g.w, out.at(1), body);
+    if constexpr (WINDOW > 0) {
+        // Whether all windows lie inside: the same for all threads, so that none waits for others.
+        bool inside = g.pad_h + g.pad_w == 0 && (g.out_h - 1) * g.stride_h + WINDOW <= g.h &&
+                      (g.out_w - 1) * g.stride_w + WINDOW <= g.w;
+        if (inside) return each_of_square<WINDOW, true, W>(x, top, left, g.h, g.w, out.at(1), body);
+        return each_of_square<WINDOW, false, W>(x, top, left, g.h, g.w, out.at(1), body);
+    }
     int r_end = min(g.window_h, g.h - top), s_end = min(g.window_w, g.w - left);
     for (int r = max(0, -top); r < r_end; r++) {
         for (int s = max(0, -left); s < s_end; s++) {
