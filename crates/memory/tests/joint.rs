@@ -161,11 +161,11 @@ fn more_memory_and_more_ways_to_save_it_make_no_plan_slower() {
         let least = floor(outline, costs).floor.0;
         let most = joint(outline, costs, EVERYTHING).unwrap().device.0;
         let planned = |step| {
-            let budget = Bytes(least + (most - least) / 20 * step);
+            let budget = Bytes(least + (most - least) / 40 * step);
             let plan = joint(outline, costs, budget).unwrap();
             check(outline, costs, &plan, budget);
             let planned_ms = plan.planned_ms();
-            for costs in alone.iter().filter(|_| step % 3 == 1) {
+            for costs in alone.iter().filter(|_| step % 5 == 2) {
                 let Ok(one) = joint(outline, costs, budget) else { continue };
                 let alone_ms = one.planned_ms();
                 assert!(planned_ms <= alone_ms * (1.0 + 1e-9), "step {step}: {planned_ms} over {alone_ms}");
@@ -173,7 +173,7 @@ fn more_memory_and_more_ways_to_save_it_make_no_plan_slower() {
             planned_ms
         };
         let planned_ms: Vec<f64> = thread::scope(|scope| {
-            let steps: Vec<_> = (0..=20).map(|step| scope.spawn(move || planned(step))).collect();
+            let steps: Vec<_> = (0..=40).map(|step| scope.spawn(move || planned(step))).collect();
             steps.into_iter().map(|step| step.join().unwrap()).collect()
         });
         for (step, pair) in planned_ms.windows(2).enumerate() {
