@@ -2,7 +2,7 @@
 
 use crate::{Result, args::PreloadArgs};
 use std::env::{current_exe, var_os};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use std::os::unix::process::CommandExt;
 use std::{ffi::OsStr, path::PathBuf, process::Command};
 
@@ -24,9 +24,9 @@ pub(super) fn run(args: &PreloadArgs) -> Result<()> {
     let mut command = Command::new(&args.program[0]);
     command.args(&args.program[1..]).env("LD_PRELOAD", preloaded).env("MICROBATCH_REPORT", report);
     command.envs(args.workspace_limit.map(|limit| ("UCUDNN_DEFAULT_WORKSPACE_LIMIT", limit.0.to_string())));
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     let error = command.exec();
-    #[cfg(not(unix))]
+    #[cfg(not(target_os = "linux"))]
     let error = "only Linux preloads libraries";
     Err(usage!("cannot run {}: {error}", args.program[0].display()))
 }

@@ -1,5 +1,5 @@
 //! `microbatch run`: a program runs under the library, and ends as it ends by itself.
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 
 use crate::bad_input::assert_refused;
 use crate::fixtures::{Folder, text};
