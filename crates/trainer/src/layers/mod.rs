@@ -47,7 +47,7 @@ pub struct Declaration {
     pub saved: Space,
     /// Whether a repeated forward pass reads that, instead of making it again.
     pub repeats_from_saved: bool,
-    /// Scratch of the forward and of the backward pass.
+    /// Scratch of the forward and of the backward pass; of a convolution, as its plan says once it is installed.
     pub scratch: [Space; 2],
     /// What is left of the bottom's data if the top is written over it, and with it the bottom's gradient over the top's:
     /// [`Need::Sign`] if the sign stays where the layer lets a gradient pass. `None` if it cannot be.

@@ -30,8 +30,6 @@ pub struct Net {
     /// For each node, whether its constant tops are filled: not yet in a new arena.
     pub(crate) filled: Vec<bool>,
     device: Device,
-    /// For each node, the scratch of its forward and of its backward pass.
-    scratch: Vec<[Bytes; 2]>,
     /// Whether the workspace of every kernel is its alone: under WD.
     is_divided: bool,
     training: bool,
@@ -83,7 +81,6 @@ impl Net {
         let (mut graph, layers) = Graph::build(&spec, options, training)?;
         check_labels(&graph, &layers)?;
         gone.append(&mut rewrite::absorb(&mut graph, training));
-        let scratch = graph.nodes.iter().map(|node| node.declaration.scratch.map(bytes)).collect();
         Ok(Self {
             name: spec.name.clone(),
             phase: spec.state.phase,
@@ -91,7 +88,6 @@ impl Net {
             filled: vec![false; layers.len()],
             layers,
             device: options.device.clone(),
-            scratch,
             is_divided: false,
             training,
             method: Method::default(),
@@ -189,57 +185,43 @@ impl Net {
         let mut kernels = Vec::new();
         for (node, layer) in self.graph.nodes.iter().zip(&mut self.layers) {
             if let Some(planned) = layer.convolution() {
-                let ops = ConvOp::ALL.into_iter().filter(|&op| runs(&self.graph, node, op));
+                let ops = ConvOp::ALL.into_iter().filter(|&op| runs(&self.graph.params, node, op));
                 kernels.extend(ops.map(|op| planned.kernel(&self.device, &node.spec.name, op)));
             }
         }
         kernels
     }
 
-    /// Fixes the configuration of every kernel. Unless it is `to_run`, the plan may be of another machine's device:
-    /// kernels get their workspaces, but cannot run.
+    /// Fixes the configuration of every kernel, and the scratch of its step: the workspaces of its kernels, side by side
+    /// under WD; otherwise they share it, one after the other. Unless it is `to_run`, the plan may be of another machine's
+    /// device: kernels get their workspaces, but cannot run.
     ///
     /// # Errors
     /// A plan that lacks a kernel, or was made for another net or device.
     pub fn install(&mut self, plan: &Plan, to_run: bool) -> Result<()> {
         let passes = [&[ConvOp::Forward][..], &[ConvOp::BackwardData, ConvOp::BackwardFilter]];
         self.is_divided = plan.options.workspace_policy == WorkspacePolicy::Wd;
-        for index in 0..self.graph.nodes.len() {
+        let Graph { nodes, params, .. } = &mut self.graph;
+        for (node, layer) in nodes.iter_mut().zip(&mut self.layers) {
+            let (name, Some(planned)) = (&node.spec.name, layer.convolution()) else { continue };
             for (pass, ops) in passes.into_iter().enumerate() {
-                if let Some(scratch) = self.place_step(plan, index, ops, to_run)? {
-                    self.scratch[index][pass] = scratch;
+                let mut end = Bytes::ZERO;
+                for &op in ops.iter().filter(|&&op| runs(params, node, op)) {
+                    let lacking =
+                        || NetError::Refused(format!("net '{}': the plan lacks {name} {op}", self.name));
+                    let kernel = plan.kernel(name, op).ok_or_else(lacking)?;
+                    let start = if self.is_divided { end.align_up(ARENA_ALIGNMENT) } else { Bytes::ZERO };
+                    let workspace = match to_run {
+                        true => planned.install(&self.device, op, &kernel.configuration, start.0 as usize),
+                        false => Ok(Space::aligned(kernel.workspace.0 as usize)),
+                    };
+                    let workspace = workspace.map_err(|error| NetError::run(name, error))?;
+                    end = end.max(start + bytes(workspace));
                 }
+                node.declaration.scratch[pass] = Space::aligned(end.0 as usize);
             }
         }
         Ok(())
-    }
-
-    /// Places the kernels of one step of node `index` and returns the scratch that they need together: side by side
-    /// under WD; otherwise they share it, one after the other.
-    fn place_step(
-        &mut self,
-        plan: &Plan,
-        index: usize,
-        ops: &[ConvOp],
-        to_run: bool,
-    ) -> Result<Option<Bytes>> {
-        let node = &self.graph.nodes[index];
-        let Some(planned) = self.layers[index].convolution() else { return Ok(None) };
-        let mut scratch: Option<Bytes> = None;
-        for &op in ops.iter().filter(|&&op| runs(&self.graph, node, op)) {
-            let name = &node.spec.name;
-            let lacking = || NetError::Refused(format!("net '{}': the plan lacks {name} {op}", self.name));
-            let kernel = plan.kernel(name, op).ok_or_else(lacking)?;
-            let end = scratch.unwrap_or_default();
-            let start = if self.is_divided { end.align_up(ARENA_ALIGNMENT) } else { Bytes::ZERO };
-            let workspace = match to_run {
-                true => planned.install(&self.device, op, &kernel.configuration, start.0 as usize),
-                false => Ok(Space::aligned(kernel.workspace.0 as usize)),
-            };
-            let workspace = workspace.map_err(|error| NetError::run(name, error))?;
-            scratch = Some(end.max(start + bytes(workspace)));
-        }
-        Ok(scratch)
     }
 
     /// When each kernel last began and ended, of those that were timed since this was last asked: node, operation, marks.
@@ -257,7 +239,7 @@ impl Net {
     /// What the memory of an iteration depends on; with an update and its history if the net trains with `updates`.
     pub fn outline(&self, updates: bool) -> Outline {
         let Graph { nodes, values, params } = &self.graph;
-        let node = |(node, &scratch): (&Node, &[Bytes; 2])| OutlineNode {
+        let node = |node: &Node| OutlineNode {
             name: node.spec.name.clone(),
             bottoms: node.bottoms.clone(),
             tops: node.tops.clone(),
@@ -268,7 +250,7 @@ impl Net {
             gradients: if node.backward { node.used_params.clone() } else { Vec::new() },
             saved: bytes(node.declaration.saved),
             repeats_from_saved: node.declaration.repeats_from_saved,
-            scratch,
+            scratch: node.declaration.scratch.map(bytes),
             keeps_scratch: self.is_divided && matches!(node.spec.kind, LayerKind::Convolution(_)),
         };
         let value = |(id, value): (usize, &Value)| {
@@ -298,7 +280,7 @@ impl Net {
         let is_reached = |id: usize| nodes.iter().any(|node| node.backward && node.used_params.contains(&id));
         let is_idle = |(id, param): (usize, &Param)| param.trained && !is_reached(id);
         Outline {
-            nodes: nodes.iter().zip(&self.scratch).map(node).collect(),
+            nodes: nodes.iter().map(node).collect(),
             values: values.iter().enumerate().map(value).collect(),
             params: params.iter().map(param).collect(),
             updates: updates && self.training,
@@ -331,10 +313,10 @@ fn bytes(space: Space) -> Bytes {
 }
 
 /// Whether an iteration runs the kernel of `op` of a convolution.
-fn runs(graph: &Graph, node: &Node, op: ConvOp) -> bool {
+fn runs(params: &[Param], node: &Node, op: ConvOp) -> bool {
     match op {
         ConvOp::Forward => true,
         ConvOp::BackwardData => node.propagates[0].is_some(),
-        ConvOp::BackwardFilter => node.backward && graph.params[node.params[0]].trained,
+        ConvOp::BackwardFilter => node.backward && params[node.params[0]].trained,
     }
 }

@@ -67,9 +67,10 @@ impl Net {
     pub fn layer_memory(&self) -> Vec<LayerMemory> {
         let graph = &self.graph;
         let mut counted = vec![false; graph.params.len()];
-        let layers = graph.nodes.iter().zip(&self.scratch).map(|(node, scratch)| {
+        let layers = graph.nodes.iter().map(|node| {
             let tops = || node.tops.iter().map(|&top| (top, &graph.values[top]));
             let own = || tops().filter(|(top, value)| value.root == *top).map(|(_, value)| value);
+            let [forward, backward] = node.declaration.scratch.map(bytes);
             let weights = node.params.iter().filter(|&&param| !std::mem::replace(&mut counted[param], true));
             LayerMemory {
                 name: node.spec.name.clone(),
@@ -77,7 +78,7 @@ impl Net {
                 shape: tops().next().map_or_else(String::new, |(_, top)| top.shape.to_string()),
                 data: own().map(|value| bytes(value.shape.space())).sum(),
                 diff: own().filter(|value| value.needs_diff).map(|value| bytes(value.shape.space())).sum(),
-                workspace: scratch[0].max(scratch[1]),
+                workspace: forward.max(backward),
                 weights: weights.map(|&param| bytes(graph.params[param].space())).sum(),
             }
         });
