@@ -59,8 +59,10 @@ impl BatchSource {
         let (len, shuffled_by) = (self.dataset.facts().len, shuffle.then_some(seed));
         let index = |position| order.index(position, len, shuffled_by);
         let indices: Vec<usize> = (first..first + mini_batch as u64).map(index).collect();
-        let fill = |(sample, scratch): &mut (Sample, TransformScratch),
-                    (n, ((out, label), &index)): Slot<'_>| {
+        // By the threads of the pool that it runs in.
+        let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&indices).enumerate();
+        let new = <(Sample, TransformScratch)>::default;
+        let filled = slots.map_init(new, |(sample, scratch), (n, ((out, label), &index))| {
             if self.abandoned.load(Ordering::Relaxed) {
                 return Err(NetError::Refused("the mini-batch is not wanted any more".to_owned()));
             }
@@ -69,18 +71,7 @@ impl BatchSource {
             transformed.map_err(|misfit| NetError::at(self.dataset.place(index), misfit))?;
             *label = self.dataset.label(index) as f32;
             Ok(())
-        };
-        if self.dataset.facts().is_decoded {
-            let slots = data.par_chunks_exact_mut(self.sample_len()).zip(labels).zip(&indices).enumerate();
-            let error = slots.map_init(Default::default, fill).find_map_first(Result::err);
-            error.map_or(Ok(()), Err)
-        } else {
-            let mut slots = data.chunks_exact_mut(self.sample_len()).zip(labels).zip(&indices).enumerate();
-            let mut scratch = Default::default();
-            slots.try_for_each(|slot| fill(&mut scratch, slot))
-        }
+        });
+        filled.find_map_first(Result::err).map_or(Ok(()), Err)
     }
 }
-
-/// The number of a sample, where it and its label go, and its index.
-type Slot<'a> = (usize, ((&'a mut [f32], &'a mut f32), &'a usize));

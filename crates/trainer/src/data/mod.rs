@@ -46,7 +46,7 @@ pub use unpack::{open_unpacked, sorted_entries, unpacked};
 
 /// One image, as read: bytes, not yet transformed.
 ///
-/// Reused from one [`Dataset::read_into`] to the next, so that the samples of a mini-batch from memory take one allocation.
+/// Reused from one [`Dataset::read_into`] to the next, so that the samples of a mini-batch take few allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Pixels in the order row, column, channel; `shape[0] * shape[1] * shape[2]` values. Three channels are red, green
