@@ -1,6 +1,6 @@
 //! How much more memory a process may have: what the machine, its control groups and its own limits leave.
 
-use super::field;
+use super::{field, text};
 use planner::Bytes;
 use std::{fs, path::Path};
 
@@ -17,11 +17,11 @@ pub(super) fn available(root: &Path) -> Option<Left> {
 
 /// The limits of the process itself (`ulimit`), less what it has.
 fn own(root: &Path) -> Vec<Left> {
-    let limits = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
     let left = |(name, used, place): (&str, &str, &'static str)| {
-        let soft = limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
+        let limits = text(&root.join("proc/self/limits"), name)?;
+        let soft = limits.split_whitespace().next()?.parse().ok()?;
         let used = field(&root.join("proc/self/status"), used).unwrap_or_default();
-        Some((place, Bytes(soft.parse().ok()?).saturating_sub(used)))
+        Some((place, Bytes(soft).saturating_sub(used)))
     };
     let kinds = [
         ("Max address space", "VmSize:", "the limit of this process's address space (ulimit -v)"),
@@ -33,8 +33,7 @@ fn own(root: &Path) -> Vec<Left> {
 /// What each control group leaves that this process is in, from its own to the topmost that is visible. In a container
 /// the host's name of its group is not; then the topmost is the container's own.
 fn groups(root: &Path) -> Vec<Bytes> {
-    let memberships = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let group = memberships.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let group = text(&root.join("proc/self/cgroup"), "0::").unwrap_or_default();
     let top = root.join("sys/fs/cgroup");
     let own = top.join(group.trim_start_matches('/'));
     own.ancestors().take_while(|folder| folder.starts_with(&top)).filter_map(left_by).collect()
@@ -44,11 +43,9 @@ fn groups(root: &Path) -> Vec<Bytes> {
 fn left_by(folder: &Path) -> Option<Bytes> {
     let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok();
     let limit: u64 = number("memory.max")?;
-    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-    let pages = ["inactive_file ", "active_file "]
-        .into_iter()
-        .filter_map(|name| stat.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok());
-    let used = number("memory.current").unwrap_or(0).saturating_sub(pages.sum());
+    let stat = |name: &str| text(&folder.join("memory.stat"), name)?.parse::<u64>().ok();
+    let pages = ["inactive_file ", "active_file "].into_iter().filter_map(stat).sum();
+    let used = number("memory.current").unwrap_or(0).saturating_sub(pages);
     Some(Bytes(limit.saturating_sub(used)))
 }
 
