@@ -5,7 +5,7 @@ use crate::group::{Group, Share};
 use crate::net::layout::ParamSpans;
 use cudnn_layers::update::{self, StepState};
 use std::{cell::Cell, sync::Arc};
-use tensor::cuda::{Communicator, Cuda, CudaError, Event, Stream};
+use tensor::cuda::{Communicator, Cuda, Event, Stream};
 use tensor::{Arena, Device, Format, Span};
 
 /// Where the state of an iteration lies in its memory.
@@ -48,8 +48,7 @@ impl Reduction {
         let end = spans.next_back().unwrap_or(first).end();
         let mut gradients = arena.view_mut(Span { len: end - first.offset, ..first });
         let Some(nccl) = &self.nccl else { return Ok(self.group.sum(gradients.host::<f32>())?) };
-        self.meet(nccl)?;
-        nccl.begin()?;
+        self.begin(nccl)?;
         // SAFETY: the sum begins after the last work that writes these gradients, and all that uses them again is
         // launched after `finish`, which has it wait for the sums.
         unsafe { nccl.communicator.sum(&nccl.stream, None, gradients) }?;
@@ -71,8 +70,7 @@ impl Reduction {
             loss.into_host::<u8>().copy_from_slice(bytemuck::bytes_of(&sum));
             return Ok(());
         };
-        self.meet(nccl)?;
-        nccl.begin()?;
+        self.begin(nccl)?;
         // SAFETY: the loss is offered before the sum, and read after the event below.
         unsafe { nccl.communicator.sum(&nccl.stream, Some(offered), loss) }?;
         nccl.are_connected.set(true);
@@ -80,13 +78,14 @@ impl Reduction {
         Ok(nccl.compute.wait(&nccl.done)?)
     }
 
-    /// Waits until all ranks have come as far, before each sum of the first iteration: NCCL connects them at the first
-    /// use of each of its algorithms, and nobody is freed from waiting for that.
-    fn meet(&self, nccl: &Nccl) -> Result<()> {
+    /// The next sum begins after what is computed now, and in the first iteration when all ranks have come as far: NCCL
+    /// connects them at the first use of each of its algorithms, and nobody is freed from waiting for that.
+    fn begin(&self, nccl: &Nccl) -> Result<()> {
         if !nccl.are_connected.get() {
             self.group.sum(&mut [0.0f64])?;
         }
-        Ok(())
+        nccl.ready.record()?;
+        Ok(nccl.stream.wait(&nccl.ready)?)
     }
 }
 
@@ -103,11 +102,5 @@ impl Nccl {
         let (compute, stream) = (cuda.stream().clone(), cuda.new_stream()?);
         let (ready, done) = (compute.event()?, stream.event()?);
         Ok(Self { communicator, compute, stream, ready, done, are_connected: Cell::new(false) })
-    }
-
-    /// The next sum begins after what is computed now.
-    fn begin(&self) -> Result<(), CudaError> {
-        self.ready.record()?;
-        self.stream.wait(&self.ready)
     }
 }
