@@ -138,11 +138,8 @@ impl PlanRecord {
 fn check_kernel(planned: &PlannedKernel) -> Result<(), String> {
     let PlannedKernel { kernel, configuration, workspace, .. } = planned;
     let error = |what: &str| Err(format!("{what} of {kernel} cannot be"));
-    let runs = || configuration.runs().iter();
-    let covered: u128 = runs().map(|run| u128::from(run.count) * u128::from(run.micro.micro_batch)).sum();
-    if covered != u128::from(kernel.mini_batch)
-        || runs().any(|run| run.count == 0 || run.micro.micro_batch == 0)
-    {
+    let has_empty = configuration.runs().iter().any(|run| run.count == 0 || run.micro.micro_batch == 0);
+    if configuration.mini_batch() != kernel.mini_batch || has_empty {
         return error("the micro-batches");
     }
     if *workspace != configuration.workspace() {

@@ -32,9 +32,8 @@ impl Training {
             list("there is a position of data that are not read: ", unread),
         ];
         let changes = changes.into_iter().flatten().collect::<Vec<_>>().join("; ");
-        let mut runs =
-            plan.iter().flat_map(|plan| &plan.kernels).flat_map(|kernel| kernel.configuration.runs());
-        let is_exact = runs.all(|run| run.micro.deterministic);
+        let mut kernels = plan.iter().flat_map(|plan| &plan.kernels);
+        let is_exact = kernels.all(|kernel| kernel.configuration.deterministic());
         let used = "the snapshot's plan is used, nothing is measured";
         let of_plan = match origin {
             PlanOrigin::Recorded if !changes.is_empty() => used.to_owned(),
