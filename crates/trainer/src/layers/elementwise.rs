@@ -28,9 +28,8 @@ impl Layer for Elementwise {
             Activation::Relu { .. } => (Need::Sign, Some(Need::Sign)),
             _ => (Need::Values, Some(Need::Nothing)),
         };
-        let rectifies = self.params == Activation::RELU;
         let read_bottoms = usize::from(sees_bottom);
-        Ok(Declaration { read_bottoms, needs_top, in_place, rectifies, ..Declaration::one(x.clone()) })
+        Ok(Declaration { read_bottoms, needs_top, in_place, ..Declaration::one(x.clone()) })
     }
 
     fn forward(&mut self, device: &Device, mut io: Forward<'_>) -> Result<(), BoxError> {

@@ -54,8 +54,6 @@ pub struct Declaration {
     pub in_place: Option<Need>,
     /// How much of a ReLU that follows in place the layer can take over.
     pub absorbs: Absorbed,
-    /// Whether the layer is a ReLU of slope 0, which one before it can take over.
-    pub rectifies: bool,
     /// Whether the tops are filled once in an arena and never change: then nothing may overwrite them.
     pub constant: bool,
     /// For each top, its weight in the objective; empty unless the layer is a loss.

@@ -99,9 +99,7 @@ fn norm_of_pooling(
     // Gradients go through all as if nothing were said of them.
     let is_plain = |layer: usize| layers[layer].propagate_down.is_empty() && has_no_weight(&layers[layer]);
     let is_relu = |relu: usize| {
-        matches!(&layers[relu].kind, LayerKind::ReLU(relu) if relu.negative_slope == 0.0)
-            && is_plain(relu)
-            && layers[relu].tops == layers[relu].bottoms
+        rectifies(&layers[relu].kind) && is_plain(relu) && layers[relu].tops == layers[relu].bottoms
     };
     let is_norm = matches!(&layers[norm].kind, LayerKind::BatchNorm(norm) if norm.use_global_stats != Some(true))
         && layers[norm].bottoms.len() == 1
@@ -145,7 +143,12 @@ pub(super) fn absorb(graph: &mut Graph, training: bool) -> Vec<String> {
 }
 
 fn is_relu(node: &Node) -> bool {
-    node.in_place && node.declaration.rectifies
+    node.in_place && rectifies(&node.spec.kind)
+}
+
+/// Whether layers of this kind do what others can take over.
+fn rectifies(kind: &LayerKind) -> bool {
+    matches!(kind, LayerKind::ReLU(relu) if relu.negative_slope == 0.0)
 }
 
 /// Has node `to` do so much of node `relu`.

@@ -4,7 +4,7 @@ use super::{DATA, conv, head, ip, layer};
 use crate::layers::{Absorbed, BuildOptions};
 use crate::net::graph::Node;
 use crate::net::{Net, RunLayout};
-use crate::spec::{NetSpec, Phase};
+use crate::spec::{LayerKind, NetSpec, Phase};
 use crate::testing::{Running, build};
 use std::{collections::BTreeMap, path::Path};
 use tensor::testing::{assert_close, sum_tolerance};
@@ -53,7 +53,8 @@ fn assert_close_biases(biases: &[&str], one: &mut Outcome, other: &mut Outcome) 
 /// ReLUs that run, in part or completely, inside the layer before them.
 fn fused_relus(net: &Net) -> usize {
     let is_fused = |node: &&Node| {
-        node.absorbed != Absorbed::No || node.declaration.rectifies && !node.used_params.is_empty()
+        let is_relu = matches!(node.spec.kind, LayerKind::ReLU(_));
+        node.absorbed != Absorbed::No || is_relu && !node.used_params.is_empty()
     };
     net.graph().nodes.iter().filter(is_fused).count()
 }
