@@ -110,7 +110,7 @@ impl ImageRecords {
         let [images, ..] = files(source, phase)?;
         let Some(images) = images.first() else { return Ok([3, 32, 32]) };
         let mut file = open_unpacked(images).map_err(NetError::read(images))?;
-        let [_, height, width] = read_header(images, &mut file, 0x803)?;
+        let [_, height, width] = read_header(images, &mut file)?;
         // A header alone is not believed everything.
         match [height, width].iter().all(|side| (1..=1 << 16).contains(side)) {
             true => Ok([1, height, width]),
@@ -120,8 +120,8 @@ impl ImageRecords {
 
     fn idx(images: &Path, labels: &Path) -> Result<Self> {
         let opened = |path: &Path| open_unpacked(path).map_err(NetError::read(path));
-        let ([count, height, width], pixels) = read_idx(images, opened(images)?, 0x803)?;
-        let ([label_count], bytes) = read_idx(labels, opened(labels)?, 0x801)?;
+        let ([count, height, width], pixels) = read_idx(images, opened(images)?)?;
+        let ([label_count], bytes) = read_idx(labels, opened(labels)?)?;
         if count != label_count || pixels.is_empty() {
             return Err(NetError::Refused(format!(
                 "{} holds {count} images of {height}x{width}, but {} holds {label_count} labels",
@@ -161,12 +161,12 @@ const RECORD_BYTES: usize = 1 + 3 * 32 * 32;
 const MOST_BYTES: u64 = 60_000 * RECORD_BYTES as u64;
 
 /// Reads the `D` dimensions of an IDX file of bytes.
-fn read_header<const D: usize>(path: &Path, file: &mut impl Read, magic: u32) -> Result<[usize; D]> {
+fn read_header<const D: usize>(path: &Path, file: &mut impl Read) -> Result<[usize; D]> {
     let mut word = || {
         let mut bytes = [0; 4];
         file.read_exact(&mut bytes).map_err(NetError::read(path)).map(|()| u32::from_be_bytes(bytes))
     };
-    let found = word()?;
+    let (magic, found) = (0x800 | D as u32, word()?);
     if found != magic {
         let reason = format!("expected the magic number {magic:#010x} of IDX, found {found:#010x}");
         return Err(NetError::at(path.display(), reason));
@@ -179,12 +179,8 @@ fn read_header<const D: usize>(path: &Path, file: &mut impl Read, magic: u32) ->
 }
 
 /// Reads the dimensions and the elements of an IDX file of bytes, and nothing behind them.
-pub(super) fn read_idx<const D: usize>(
-    path: &Path,
-    mut file: impl Read,
-    magic: u32,
-) -> Result<([usize; D], Vec<u8>)> {
-    let dims = read_header(path, &mut file, magic)?;
+pub(super) fn read_idx<const D: usize>(path: &Path, mut file: impl Read) -> Result<([usize; D], Vec<u8>)> {
+    let dims = read_header(path, &mut file)?;
     let count = dims.iter().fold(1_u64, |product, &dim| product.saturating_mul(dim as u64));
     let mut elements = Vec::new();
     file.take(count.saturating_add(1)).read_to_end(&mut elements).map_err(NetError::read(path))?;

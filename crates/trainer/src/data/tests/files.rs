@@ -116,7 +116,7 @@ fn every_truncation_of_a_gzipped_file_is_an_error() {
 fn no_more_is_read_than_the_header_announces() {
     let images = idx_bytes(0x803, &[2, 2, 2], &[0; 8]);
     let endless = std::io::Cursor::new(images).chain(std::io::repeat(7));
-    let error = read_idx::<3>(Path::new("images"), endless, 0x803).unwrap_err().to_string();
+    let error = read_idx::<3>(Path::new("images"), endless).unwrap_err().to_string();
     assert_eq!(error, "images: its header announces 8 elements, but it holds more");
     let folder = tempfile::tempdir().unwrap();
     let batch = folder.path().join("test_batch.bin");
