@@ -12,7 +12,7 @@ pub(super) type Softmax = Declared<SoftmaxParams, AxisExtents>;
 
 impl Layer for Softmax {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        self.extents = classes(&bottoms[0], self.params.axis)?;
+        self.extents = classes(bottoms, self.params.axis)?;
         Ok(Declaration { needs_top: Need::Values, ..Declaration::one(bottoms[0].clone()) })
     }
 
@@ -44,8 +44,7 @@ impl SoftmaxWithLoss {
 impl Layer for SoftmaxWithLoss {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
         let (params, weights) = &self.params;
-        let extents = classes(&bottoms[0], params.axis)?;
-        check_labels(&extents, bottoms)?;
+        let extents = classes(bottoms, params.axis)?;
         if weights[1] != 0.0 {
             return Err("the probabilities are no loss: the second top's loss_weight must be 0".to_owned());
         }
@@ -84,8 +83,7 @@ pub(super) type Accuracy = Declared<AccuracyParams, AxisExtents>;
 
 impl Layer for Accuracy {
     fn declare(&mut self, bottoms: &[TensorType]) -> Result<Declaration, String> {
-        let extents = classes(&bottoms[0], self.params.axis)?;
-        check_labels(&extents, bottoms)?;
+        let extents = classes(bottoms, self.params.axis)?;
         if self.params.top_k > extents.axis {
             return Err(format!("top_k {} is more than the {} classes", self.params.top_k, extents.axis));
         }
@@ -103,14 +101,14 @@ impl Layer for Accuracy {
     }
 }
 
-fn classes(scores: &TensorType, axis: i32) -> Result<AxisExtents, String> {
-    Ok(AxisExtents::new(scores, axis_of(scores, axis)?))
-}
-
-fn check_labels(extents: &AxisExtents, bottoms: &[TensorType]) -> Result<(), String> {
-    let (expected, found) = (extents.per_index(), bottoms[1].count());
-    if expected == found {
-        return Ok(());
+/// Scores seen from their classes. The labels, if there are any, are one for each score of a class.
+fn classes(bottoms: &[TensorType], axis: i32) -> Result<AxisExtents, String> {
+    let scores = &bottoms[0];
+    let extents = AxisExtents::new(scores, axis_of(scores, axis)?);
+    match (extents.per_index(), bottoms.get(1).map(TensorType::count)) {
+        (expected, Some(found)) if expected != found => {
+            Err(format!("scores of shape {scores} need {expected} labels, but the second bottom has {found}"))
+        }
+        _ => Ok(extents),
     }
-    Err(format!("scores of shape {} need {expected} labels, but the second bottom has {found}", bottoms[0]))
 }
