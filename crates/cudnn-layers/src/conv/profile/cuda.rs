@@ -2,7 +2,7 @@
 
 use super::{ProfileOptions, Trial, bench::Bench};
 use crate::conv::{ConvError, Convolver, Result, error::is_unsupported};
-use planner::{Bytes, Request};
+use planner::Request;
 use std::time::{Duration, Instant};
 use tensor::Arena;
 use tensor::cuda::{Cuda, CudaError, Event};
@@ -111,10 +111,10 @@ impl GpuClock {
             }
             self.once(bench, series, small)?;
         }
-        let hopeless = hopeless(trials, requests.len());
-        for series in &mut *trials {
-            let mut again = doubtful(series, requests, &hopeless, options.at_least);
-            self.again(bench, &mut again, options.at_least)?;
+        let doubtful = doubtful(trials, requests, options.at_least);
+        for (series, doubtful) in std::iter::zip(&mut *trials, doubtful) {
+            let again = std::iter::zip(series, doubtful).filter_map(|(trial, again)| again.then_some(trial));
+            self.again(bench, &mut again.collect::<Vec<_>>(), options.at_least)?;
         }
         Ok(lost.into_iter().map(|place| trials[place][0].convolver.facts().name.clone()).collect())
     }
@@ -230,36 +230,25 @@ fn lost(trials: &[Vec<Trial>], requests: &[Request]) -> Vec<usize> {
     (0..trials.len()).filter(|&place| has_lost(&trials[place])).collect()
 }
 
-/// For each of so many requests, by workspace, the times above which a call with as much will not be chosen.
-fn hopeless(trials: &[Vec<Trial>], requests: usize) -> Vec<Vec<(Bytes, f64)>> {
-    let mut hopeless = vec![Vec::new(); requests];
-    for trial in trials.iter().flatten() {
-        hopeless[trial.request]
-            .extend(trial.time_ms.map(|time_ms| (trial.convolver.facts().workspace, HOPELESS * time_ms)));
-    }
-    hopeless
-}
-
-/// The trials of a series that need another look, if they are not hopeless and long.
-fn doubtful<'t>(
-    series: &'t mut [Trial],
-    requests: &[Request],
-    hopeless: &[Vec<(Bytes, f64)>],
-    at_least: Duration,
-) -> Vec<&'t mut Trial> {
-    let disturbed = Trial::disturbed(series);
-    let is_doubtful = |(place, trial): (usize, &Trial)| {
-        let Some(time_ms) = trial.time_ms else { return false };
-        let beats = |&(workspace, limit_ms): &(Bytes, f64)| {
-            workspace <= trial.convolver.facts().workspace && limit_ms < time_ms
+/// Which trials of each series need another look, if they are not hopeless and long.
+fn doubtful(trials: &[Vec<Trial>], requests: &[Request], at_least: Duration) -> Vec<Vec<bool>> {
+    let of_series = |series: &Vec<Trial>| {
+        let disturbed = Trial::disturbed(series);
+        let is_doubtful = |(place, trial): (usize, &Trial)| {
+            let Some(time_ms) = trial.time_ms else { return false };
+            let beats = |other: &Trial| {
+                other.request == trial.request
+                    && other.convolver.facts().workspace <= trial.convolver.facts().workspace
+                    && other.time_ms.is_some_and(|other_ms| HOPELESS * other_ms < time_ms)
+            };
+            // To be timed alone, or so short that the GPU had to wait for it.
+            let is_short = at_least.as_secs_f64() * 1e3 > time_ms || 2.0 * trial.launch_ms > time_ms;
+            // A size that is requested whole stands for the sizes around it.
+            let stands_alone = requests[trial.request].algorithms.is_none() && Trial::is_alone(series, place);
+            let is_hopeless = || trials.iter().flatten().any(beats);
+            is_short || disturbed.contains(&place) || stands_alone && !is_hopeless()
         };
-        // To be timed alone, or so short that the GPU had to wait for it.
-        let is_short = at_least.as_secs_f64() * 1e3 > time_ms || 2.0 * trial.launch_ms > time_ms;
-        // A size that is requested whole stands for the sizes around it.
-        let stands_alone = requests[trial.request].algorithms.is_none() && Trial::is_alone(series, place);
-        let is_hopeless = || hopeless[trial.request].iter().any(beats);
-        is_short || disturbed.contains(&place) || stands_alone && !is_hopeless()
+        series.iter().enumerate().map(is_doubtful).collect()
     };
-    let doubtful: Vec<bool> = series.iter().enumerate().map(is_doubtful).collect();
-    std::iter::zip(series, doubtful).filter_map(|(trial, doubtful)| doubtful.then_some(trial)).collect()
+    trials.iter().map(of_series).collect()
 }
