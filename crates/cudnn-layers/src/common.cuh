@@ -104,9 +104,8 @@ __device__ __forceinline__ void put(bool add, T* to, float value) {
 /// What a ReLU makes of `value`, if there is one: NaN and -0 stay.
 __device__ __forceinline__ float rectified(bool relu, float value) { return relu && value < 0 ? 0 : value; }
 
-/// The first element and the step of a loop in which all threads of the grid together go through an array.
+/// The number of this thread in a grid of one dimension.
 __device__ __forceinline__ u64 grid_start() { return u64(blockIdx.x) * blockDim.x + threadIdx.x; }
-__device__ __forceinline__ u64 grid_step() { return u64(gridDim.x) * blockDim.x; }
 
 // ---- Reductions -----------------------------------------------------------------------------------------------------
 
