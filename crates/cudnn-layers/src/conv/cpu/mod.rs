@@ -86,18 +86,15 @@ impl Convolver for CpuConvolver {
 
     fn prepare(&self, filter: View<'_>, workspace: ViewMut<'_>) {
         if self.pass.prepared_len() > 0 {
-            self.pass.prepare(&self.cpu, filter.host(), floats(workspace));
+            self.pass.prepare(&self.cpu, filter.host(), workspace.tagged(Format::F32).into_host());
         }
     }
 
     fn run(&self, [a, b]: [View<'_>; 2], out: Out<'_>, workspace: ViewMut<'_>) -> Result<()> {
-        self.pass.run(&self.cpu, [a.host(), b.host()], out.into_host(), floats(workspace));
+        let workspace = workspace.tagged(Format::F32).into_host();
+        self.pass.run(&self.cpu, [a.host(), b.host()], out.into_host(), workspace);
         Ok(())
     }
-}
-
-fn floats(mut workspace: ViewMut<'_>) -> &mut [f32] {
-    workspace.take(Format::F32, workspace.byte_len() / size_of::<f32>()).into_host()
 }
 
 /// Cuts parts of these lengths off the beginning of `memory`; the last part returned is the rest.
