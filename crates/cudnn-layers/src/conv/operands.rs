@@ -2,7 +2,7 @@
 
 use planner::ConvOp;
 use std::ops::Range;
-use tensor::{ConvGeometry, Format, TensorType};
+use tensor::{ALIGNMENT, ConvGeometry, Format, TensorType};
 
 /// Lengths of `a`, `b` and `out` in elements.
 pub fn operand_lens(op: ConvOp, g: &ConvGeometry) -> [usize; 3] {
@@ -38,4 +38,9 @@ pub(crate) fn in_order<T>(op: ConvOp, [x, w, y]: [T; 3]) -> [T; 3] {
 pub(crate) fn slices(op: ConvOp, g: &ConvGeometry, samples: &Range<usize>) -> [Range<usize>; 3] {
     let part = |sample: usize| sample * samples.start..sample * samples.end;
     in_order(op, [part(g.x_sample()), 0..g.w_len(), part(g.y_sample())])
+}
+
+/// Bytes of so many elements where others follow.
+pub(crate) fn padded(format: Format, len: usize) -> usize {
+    (len * format.dtype.bytes()).next_multiple_of(ALIGNMENT)
 }

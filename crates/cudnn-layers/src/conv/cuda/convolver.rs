@@ -1,12 +1,13 @@
 //! How an engine is run: on operands as they are, or on what is made of them at the beginning of the workspace.
 
+use crate::conv::operands::padded;
 use crate::conv::{ConvError, ConvOp, Convolver, Facts, Result};
 use crate::copy::convert;
 use crate::cudnn::{Engine, EngineConfig, EngineFacts, SMALL_WORKSPACE};
 use crate::space_to_depth::{Deepened, filter_to_depth, gradient_from_depth, image_to_depth};
 use planner::Bytes;
 use tensor::cuda::{Cuda, CudaError};
-use tensor::{ALIGNMENT, Accumulate, ConvGeometry, Device, ElementType, Format, Out, View, ViewMut};
+use tensor::{Accumulate, ConvGeometry, Device, ElementType, Format, Out, View, ViewMut};
 
 /// What the name begins with where blocks of pixels become channels; the engine's follows.
 const DEPTH: &str = "S2D_";
@@ -178,9 +179,4 @@ impl Convolver for EngineConvolver {
         filter_to_depth(self.task.deepened(), b, w.reborrow());
         self.launch([a, w.as_view()], out, workspace)
     }
-}
-
-/// Bytes of so many elements where others follow.
-pub(super) fn padded(format: Format, len: usize) -> usize {
-    (len * format.dtype.bytes()).next_multiple_of(ALIGNMENT)
 }

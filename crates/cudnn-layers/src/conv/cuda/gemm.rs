@@ -1,9 +1,9 @@
 //! Convolutions as products of matrices, one for each sample, by cuBLAS: in single precision faster than cuDNN's sums of
 //! products, with filters of 1x1 up to three times.
 
-use super::convolver::{FP32_ERROR, TF32_ERROR, padded};
+use super::convolver::{FP32_ERROR, TF32_ERROR};
 use crate::blas::product;
-use crate::conv::{ConvOp, Convolver, Facts, Result};
+use crate::conv::{ConvOp, Convolver, Facts, Result, operands::padded};
 use crate::lowering::{col2im, im2col, sum_terms};
 use planner::{Bytes, Math};
 use std::sync::Arc;

@@ -10,14 +10,12 @@ mod operand;
 #[cfg(test)]
 mod tests;
 
-use super::operands::{operand_lens, operands};
+use super::operands::{operand_lens, operands, padded};
 use super::{ConvOp, Result, Runner};
 use crate::{copy, space_to_depth};
 use draw::Draw;
 use planner::{Bytes, Configuration};
-use tensor::{
-    ALIGNMENT, Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Out, Space, TensorType, View, ViewMut,
-};
+use tensor::{Accumulate, Arena, ConvGeometry, Cursor, Device, Format, Out, Space, View, ViewMut};
 
 /// The relative L2 distance between the results of `configuration` and the exact ones, as estimated from a few sums
 /// over all elements: where the output is replaced, and where it is added to.
@@ -36,33 +34,27 @@ pub fn distances(
             runner.run(operands, out, workspace)
         });
     }
-    // Behind the workspace lie the operands as the kernel wants them.
+    // Before the workspace lie the operands as the kernel wants them.
     let types = operands(op, &geometry, format);
-    let workspace_len = runner.workspace().bytes().next_multiple_of(ALIGNMENT);
-    let space = Space::aligned(workspace_len + types.iter().map(padded).sum::<usize>());
+    let lens = types.each_ref().map(|tensor| padded(tensor.format(), tensor.count()));
+    let space = Space::aligned(lens.iter().sum::<usize>() + runner.workspace().bytes());
     let plain = geometry.in_packs(0);
     distances_of(device, op, &plain, space, |[a, b], Out { to: mut out, accumulate }, mut memory| {
         let convert = |operand: usize, from: View<'_>, to: ViewMut<'_>| match operand {
             0 if geometry.pack > 0 => space_to_depth::images_to_blocks(device, &geometry, from, to),
             _ => copy::convert(device, types[operand].dims(), from, to.replaced()),
         };
-        let workspace = memory.take(Format::U8, workspace_len);
-        let [mut own_a, mut own_b, mut own_out] = types
-            .each_ref()
-            .map(|tensor| memory.take(Format::U8, padded(tensor)).take(tensor.format(), tensor.count()));
+        let [mut own_a, mut own_b, mut own_out] = std::array::from_fn(|operand| {
+            memory.take(Format::U8, lens[operand]).take(types[operand].format(), types[operand].count())
+        });
         convert(0, a, own_a.reborrow());
         convert(1, b, own_b.reborrow());
         convert(2, out.as_view(), own_out.reborrow());
         let to = Out { to: own_out.reborrow(), accumulate };
-        let run = runner.run([own_a.as_view(), own_b.as_view()], to, workspace);
+        let run = runner.run([own_a.as_view(), own_b.as_view()], to, memory);
         convert(2, own_out.as_view(), out.reborrow());
         run
     })
-}
-
-/// Bytes of a tensor where others follow.
-fn padded(tensor: &TensorType) -> usize {
-    tensor.space().bytes().next_multiple_of(ALIGNMENT)
 }
 
 /// The memory that [`distances`] takes: operands, once more in another `format`, and workspace; on the host sums of the
