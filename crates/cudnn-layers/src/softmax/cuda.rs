@@ -36,13 +36,11 @@ pub(super) fn backward(cuda: &Cuda, extents: &AxisExtents, y: View<'_>, dy: View
 
 /// A block for each row that lies together, or a thread for each of rows beside each other.
 fn lines(extents: &AxisExtents) -> Grid {
-    match extents.per_index() {
-        _ if extents.is_empty() => Grid::line(0, THREADS),
-        rows if extents.inner == 1 => {
-            Grid::line(u32::try_from(rows).expect("fewer than 2^32 predictions"), THREADS)
-        }
-        rows => threads(rows),
+    let rows = extents.per_index();
+    if extents.inner != 1 {
+        return threads(rows);
     }
+    Grid::line(u32::try_from(rows).expect("fewer than 2^32 predictions"), THREADS)
 }
 
 pub(super) fn loss(
