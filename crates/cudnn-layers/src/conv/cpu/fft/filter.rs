@@ -67,14 +67,10 @@ pub(super) fn lanes_of_filter(tiling: &Tiling, group: usize, term: usize, column
     let g = &tiling.geometry;
     let [c, k, taps] = [g.c / g.groups, g.k / g.groups, g.r * g.s];
     let count = (tiling.columns - column * LANES).min(LANES);
-    match tiling.op {
-        // Columns are output channels.
-        ConvOp::Forward => {
-            (((group * k + column * LANES) * c + term) * taps, Signals { count, stride: c * taps })
-        }
-        // Columns are input channels.
-        ConvOp::BackwardData | ConvOp::BackwardFilter => {
-            (((group * k + term) * c + column * LANES) * taps, Signals { count, stride: taps })
-        }
-    }
+    // Columns are output channels, or else input channels.
+    let (output, input, stride) = match tiling.op {
+        ConvOp::Forward => (column * LANES, term, c * taps),
+        ConvOp::BackwardData | ConvOp::BackwardFilter => (term, column * LANES, taps),
+    };
+    (((group * k + output) * c + input) * taps, Signals { count, stride })
 }
