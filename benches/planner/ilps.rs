@@ -46,10 +46,8 @@ pub(super) fn report() -> Result<(), Box<dyn Error>> {
         for policy in [Undivided, PowerOfTwo, All].into_iter().filter(|&p| p != All || *sizes == "all") {
             let options = PlanOptions { batch_size_policy: policy, ..PlanOptions::default() };
             let within = |chosen: &&Configuration| chosen.workspace() <= total;
-            let cost = |chosen: &Configuration| Cost {
-                workspace: chosen.workspace().align_up(ARENA_ALIGNMENT),
-                ..chosen.cost()
-            };
+            let cost =
+                |chosen: &Configuration| Cost { workspace: chosen.workspace().aligned(), ..chosen.cost() };
             let fronts = Fronts::new(&kernels, &table, &options)?;
             let groups: Vec<Vec<Cost>> =
                 fronts.iter().map(|(_, set)| set.iter().take_while(within).map(cost).collect()).collect();

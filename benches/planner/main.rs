@@ -236,10 +236,8 @@ fn recorded_groups(table: &CostTable, math: Math, policy: BatchSizePolicy, repea
         let sizes = policy.sizes(mini_batch).into_iter();
         let micros = sizes.flat_map(|size| table.measurements(id, size).unwrap_or_default());
         let set = desirable_set(micros, mini_batch, Bytes::MAX);
-        let alternative = |c: &Configuration| Cost {
-            time_ms: c.time_ms(),
-            workspace: c.workspace().align_up(ARENA_ALIGNMENT),
-        };
+        let alternative =
+            |c: &Configuration| Cost { time_ms: c.time_ms(), workspace: c.workspace().aligned() };
         set.iter().map(alternative).collect()
     };
     let distinct: Vec<Vec<Cost>> = ids.iter().map(group).collect();

@@ -12,7 +12,7 @@ use crate::action::{Buffer, Place, Residence};
 use crate::outline::Outline;
 use crate::placement::{lower_bound, place};
 use crate::schedule::Schedule;
-use planner::{ARENA_ALIGNMENT, Bytes};
+use planner::Bytes;
 use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, iter::zip};
 
@@ -141,7 +141,7 @@ fn kept(nets: &[Outline]) -> (Vec<HashMap<Buffer, Bytes>>, MemoryReport) {
 
 /// Where the next `bytes` begin.
 fn take(end: &mut Bytes, bytes: Bytes) -> Bytes {
-    let next = (*end + bytes).align_up(ARENA_ALIGNMENT);
+    let next = (*end + bytes).aligned();
     std::mem::replace(end, next)
 }
 

@@ -1,12 +1,11 @@
 //! Placing buffers with known residences in one memory.
 
 use crate::action::Residence;
-use planner::ARENA_ALIGNMENT as ALIGNMENT;
 
 /// Where buffers lie, and the size of what they lie in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placement {
-    /// First byte of each buffer, a multiple of [`ALIGNMENT`].
+    /// First byte of each buffer, a multiple of [`planner::ARENA_ALIGNMENT`].
     pub(crate) offsets: Vec<u64>,
     /// Bytes of the whole.
     pub(crate) len: u64,
@@ -71,7 +70,7 @@ pub(crate) fn alive<'a>(buffers: impl Iterator<Item = &'a Residence> + Clone) ->
     let steps = buffers.clone().map(|buffer| buffer.last + 2).max().unwrap_or(0);
     let mut changes = vec![[0, 0]; steps]; // what comes to life and what has died
     for buffer in buffers {
-        let len = buffer.bytes.align_up(ALIGNMENT).0;
+        let len = buffer.bytes.aligned().0;
         changes[buffer.first][0] += len;
         changes[buffer.last + 1][1] += len;
     }
@@ -121,7 +120,7 @@ impl Placed {
     fn add(mut self, buffers: &[Residence], order: &[usize]) -> Self {
         self.placement.offsets.resize(buffers.len(), 0);
         for &index in order {
-            let (life, len) = (buffers[index], buffers[index].bytes.align_up(ALIGNMENT).0);
+            let (life, len) = (buffers[index], buffers[index].bytes.aligned().0);
             let offset = self.lowest(&life, len);
             self.insert(Block { number: self.count, offset, end: offset + len, life });
             self.count += 1;
@@ -203,7 +202,7 @@ impl Run {
 mod tests {
     use super::*;
     use crate::action::Place;
-    use planner::Bytes;
+    use planner::{ARENA_ALIGNMENT as ALIGNMENT, Bytes};
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 

@@ -149,7 +149,7 @@ impl Beside {
     pub(crate) fn holes(&self, at: usize) -> Vec<(u64, u64)> {
         let alive = std::iter::zip(&self.residences, &self.placement.offsets);
         let alive = alive.filter(|(one, _)| one.bytes.0 > 0 && one.holds(at));
-        let taken = alive.map(|(one, &offset)| (offset, offset + one.bytes.0.next_multiple_of(ALIGNMENT)));
+        let taken = alive.map(|(one, &offset)| (offset, offset + one.bytes.aligned().0));
         let mut taken: Vec<(u64, u64)> = taken.chain([(0, 0), (u64::MAX, u64::MAX)]).collect();
         taken.sort_unstable();
         taken.windows(2).map(|pair| (pair[0].1, pair[1].0)).filter(|(first, last)| first < last).collect()
@@ -164,7 +164,7 @@ pub(crate) fn largest(holes: &[(u64, u64)], end: Bytes) -> Bytes {
 
 /// Where `workspace` ends in the lowest of `holes` that it fits in.
 pub(crate) fn lowest_end(holes: &[(u64, u64)], workspace: Bytes) -> u64 {
-    let len = workspace.0.next_multiple_of(ALIGNMENT);
+    let len = workspace.aligned().0;
     let large = holes.iter().find(|(first, last)| last - first >= len);
     large.expect("the last hole is open").0 + len
 }

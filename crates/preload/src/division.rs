@@ -7,7 +7,7 @@ use crate::cudnn::{Owned, Raw, Status};
 use crate::driver::{is_recording, memory, relaxed, stream_number};
 use crate::shared::{lock, warn};
 use crate::{call::Call, plan::Plan, report, settings::Settings};
-use planner::{ARENA_ALIGNMENT, Bytes, Configuration, Cost, divide_exact};
+use planner::{Bytes, Configuration, Cost, divide_exact};
 use std::sync::{Arc, Mutex};
 use std::{collections::BTreeMap, ffi::c_int, iter, sync::atomic::Ordering::Relaxed};
 
@@ -84,7 +84,7 @@ impl Division {
     fn divide(&mut self, total: Bytes) {
         let choices = |segment: &Segment| {
             let ours = segment.plan.front.iter().map(Configuration::cost);
-            let ours = ours.map(|ours| Cost { workspace: ours.workspace.align_up(ARENA_ALIGNMENT), ..ours });
+            let ours = ours.map(|ours| Cost { workspace: ours.workspace.aligned(), ..ours });
             iter::once(Cost { time_ms: segment.own_ms, workspace: Bytes(0) }).chain(ours).collect()
         };
         let groups: Vec<Vec<Cost>> = self.segments.iter().map(choices).collect();

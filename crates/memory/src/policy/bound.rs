@@ -15,7 +15,7 @@
 //! left out, as are scratch at that time and the placing of buffers. Prices rise along the violations (a subgradient).
 
 use super::price::{Price, Prices};
-use super::problem::{Problem, Tensor, arena_bytes};
+use super::problem::{Problem, Tensor};
 use super::trial::Choice;
 use planner::Bytes;
 
@@ -71,17 +71,15 @@ impl<'a> Bound<'a> {
             let (node, pass) = problem.action(at);
             let costs = &problem.costs.nodes[node][pass];
             let worth = 1.0 - price.time(at);
-            let candidates = costs.front.points().iter().map(|cost| (cost.time_ms, cost.workspace));
+            let candidates = costs.front.points().iter().map(|cost| (cost.time_ms, cost.workspace.aligned()));
             // No plan has what does not fit beside what is alive in any case.
-            let least = costs.within(Bytes::ZERO).map_or(0, |cost| cost.workspace.0);
-            let free = self.capacity.saturating_sub(self.base[at]).max(least);
-            let candidates = candidates.filter(|one| arena_bytes(one.1.0) <= arena_bytes(free));
-            let cost = |&(ms, workspace): &(f64, Bytes)| {
-                worth * ms + price.byte[at] * arena_bytes(workspace.0) as f64
-            };
+            let least = costs.within(Bytes::ZERO).map_or(Bytes::ZERO, |cost| cost.workspace);
+            let free = Bytes(self.capacity.saturating_sub(self.base[at])).max(least).aligned();
+            let candidates = candidates.filter(|one| one.1 <= free);
+            let cost = |&(ms, workspace): &(f64, Bytes)| worth * ms + price.byte[at] * workspace.0 as f64;
             let best = candidates.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default();
             answer.bound_ms += worth * costs.fixed_ms + cost(&best);
-            answer.violation.memory[at] += arena_bytes(best.1.0) as f64;
+            answer.violation.memory[at] += best.1.0 as f64;
             if (self.window[0] + 1..self.window[1]).contains(&at) {
                 answer.violation.copies[at + 1] -= costs.fixed_ms + best.0;
             }

@@ -4,7 +4,7 @@ use super::costs::Costs;
 use crate::action::{Action, Buffer, Place};
 use crate::outline::Outline;
 use crate::schedule::{Schedule, Use, uses};
-use planner::{ARENA_ALIGNMENT, Bytes};
+use planner::Bytes;
 use std::collections::BTreeMap;
 
 /// What is so many times smaller than the largest feature map stays where it is.
@@ -97,11 +97,11 @@ impl<'a> Problem<'a> {
             count if at + 1 == plain.actions.len() => count,
             count => count - 1,
         };
-        let diffs = diffs.map(|(_, one)| (arena_bytes(one.bytes.0), [one.first, one.last].map(position)));
+        let diffs = diffs.map(|(_, one)| (one.bytes.aligned().0, [one.first, one.last].map(position)));
         let step = |action: Action| {
             let (node, pass) = action.pass().expect("it computes");
             let has_kernels = costs.nodes[node][pass].has_kernels();
-            let scratch = arena_bytes(outline.nodes[node].scratch[pass].0);
+            let scratch = outline.nodes[node].scratch[pass].aligned().0;
             Step {
                 action,
                 kernels: has_kernels.then_some((node, pass)),
@@ -168,7 +168,7 @@ impl<'a> Problem<'a> {
                     self.units[unit].tensors.push(tensor);
                     self.tensors.push(Tensor {
                         buffer,
-                        bytes: arena_bytes(outline.size(buffer).0),
+                        bytes: outline.size(buffer).aligned().0,
                         unit,
                         offset,
                         last_change: offset,
@@ -212,11 +212,6 @@ impl<'a> Problem<'a> {
             }
         }
     }
-}
-
-/// What `bytes` take in an arena.
-pub(super) fn arena_bytes(bytes: u64) -> u64 {
-    bytes.next_multiple_of(ARENA_ALIGNMENT)
 }
 
 fn is_tensor(outline: &Outline, buffer: Buffer) -> bool {

@@ -1,6 +1,6 @@
 //! What comes of a choice for every feature map: the order of actions, the memory they need, and the time.
 
-use super::problem::{Problem, Step, arena_bytes};
+use super::problem::{Problem, Step};
 use crate::action::Action;
 use planner::Bytes;
 
@@ -139,7 +139,7 @@ impl Problem<'_> {
         if let Some((node, pass)) = step.kernels {
             let costs = &self.costs.nodes[node][pass];
             let cost = costs.within(Bytes(limit((node, pass)))).expect("it has kernels");
-            (step.ms, step.workspace) = (costs.fixed_ms + cost.time_ms, arena_bytes(cost.workspace.0));
+            (step.ms, step.workspace) = (costs.fixed_ms + cost.time_ms, cost.workspace.aligned().0);
         }
     }
 

@@ -63,7 +63,7 @@ impl Fronts {
     pub(crate) fn needs(&self, policy: WorkspacePolicy) -> Vec<Bytes> {
         let least = self.iter().map(|(_, set)| {
             let workspace = set.first().map(Configuration::workspace).unwrap_or_default();
-            if policy == WorkspacePolicy::Wd { workspace.segment() } else { workspace }
+            if policy == WorkspacePolicy::Wd { workspace.aligned() } else { workspace }
         });
         least.collect()
     }

@@ -80,7 +80,7 @@ impl Explanation {
         }
         let speedup = chosen.time_ms() / fastest.time_ms();
         // What is there for its workspace under WD may be too little for the segment that this lies in.
-        let [workspace, segment] = [fastest.workspace(), fastest.workspace().segment()];
+        let [workspace, segment] = [fastest.workspace(), fastest.workspace().aligned()];
         let lacking = (if workspace > available { workspace } else { segment }).saturating_sub(available);
         Self::LacksWorkspace { configuration: fastest.clone(), speedup, lacking }
     }
@@ -154,7 +154,7 @@ impl Plan {
 
     /// What the workspaces would take if each kernel had one of its own, as in frameworks that do not share them.
     pub fn workspace_separate(&self) -> Bytes {
-        self.kernels.iter().map(|planned| planned.workspace.segment()).sum()
+        self.kernels.iter().map(|planned| planned.workspace.aligned()).sum()
     }
 
     /// What the kernel of a layer got.

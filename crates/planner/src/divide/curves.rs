@@ -31,7 +31,7 @@ impl Fronts {
 
     /// What WD divides a total among: every kernel's configurations within `total`, each with its segment of the arena.
     pub(crate) fn groups(&self, total: Bytes) -> Vec<Vec<Cost>> {
-        let cost = |chosen: &Configuration| Cost { workspace: chosen.workspace().segment(), ..chosen.cost() };
+        let cost = |chosen: &Configuration| Cost { workspace: chosen.workspace().aligned(), ..chosen.cost() };
         let within = |chosen: &&Configuration| chosen.workspace() <= total;
         self.iter().map(|(_, set)| set.iter().take_while(within).map(cost).collect()).collect()
     }

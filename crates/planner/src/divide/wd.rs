@@ -63,7 +63,7 @@ fn divide_undivided(
     solver: WdSolver,
     total: Bytes,
 ) -> Result<Vec<Option<&Measurement>>, PlanError> {
-    let cost = |micro: &Measurement| Cost { time_ms: micro.time_ms, workspace: micro.workspace.segment() };
+    let cost = |micro: &Measurement| Cost { time_ms: micro.time_ms, workspace: micro.workspace.aligned() };
     let offers = || fronts.fronts().map(|(_, front)| &front.undivided);
     let takes_part = offers().filter(|micros| !micros.is_empty());
     let groups: Vec<Vec<Cost>> = takes_part.map(|micros| micros.iter().map(cost).collect()).collect();

@@ -47,14 +47,10 @@ impl Bytes {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Rounded up to a multiple of `alignment`, or [`Bytes::MAX`] if there is none.
-    pub fn align_up(self, alignment: u64) -> Self {
-        self.0.checked_next_multiple_of(alignment).map_or(Self::MAX, Self)
-    }
-
-    /// What a segment of the arena for so much takes.
-    pub(crate) fn segment(self) -> Self {
-        self.align_up(ARENA_ALIGNMENT)
+    /// What so much takes in an arena: a multiple of [`ARENA_ALIGNMENT`], or [`Bytes::MAX`] if there is none.
+    #[inline]
+    pub fn aligned(self) -> Self {
+        self.0.checked_next_multiple_of(ARENA_ALIGNMENT).map_or(Self::MAX, Self)
     }
 
     /// The natural unit, followed by the number of bytes where that is rounded: what a reader may type back.

@@ -23,7 +23,7 @@ fn not_slower(a_ms: f64, b_ms: f64) -> bool {
 fn check_arena(plan: &Plan) {
     let workspaces = || plan.kernels.iter().map(|planned| planned.workspace);
     let total = if plan.options.workspace_policy == WorkspacePolicy::Wd {
-        workspaces().map(|workspace| workspace.align_up(ARENA_ALIGNMENT)).sum()
+        workspaces().map(|workspace| workspace.aligned()).sum()
     } else {
         workspaces().max().unwrap_or_default()
     };
@@ -120,7 +120,7 @@ proptest! {
         // ... but it does for limits rounded down, and so does what the plan takes itself.
         let whole = plan_at(WorkspacePolicy::Wr, Bytes(limit / ARENA_ALIGNMENT * ARENA_ALIGNMENT));
         prop_assert!(not_slower(plan_at(WorkspacePolicy::Wd, Bytes(count * limit)).time_ms, whole.time_ms));
-        let taken = equal.kernels.iter().map(|kernel| kernel.workspace.align_up(ARENA_ALIGNMENT)).sum();
+        let taken = equal.kernels.iter().map(|kernel| kernel.workspace.aligned()).sum();
         prop_assert!(not_slower(plan_at(WorkspacePolicy::Wd, taken).time_ms, equal.time_ms));
         // One arena is the same limit for everybody: but for the name it is the same plan.
         let arena = plan_at(WorkspacePolicy::Ws, Bytes(limit));

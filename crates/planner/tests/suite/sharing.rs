@@ -24,7 +24,7 @@ fn every_workspace_policy_is_exact() {
             };
             let equal: f64 = every.iter().map(|every| fastest(every, limit)).sum();
             assert!(close(time_ms(WorkspacePolicy::Wr), equal) && close(time_ms(WorkspacePolicy::Ws), equal));
-            let segment = |bytes: Bytes| bytes.align_up(ARENA_ALIGNMENT);
+            let segment = |bytes: Bytes| bytes.aligned();
             let divided = every[0].iter().filter(|one| segment(one.1) <= limit).map(|one| {
                 let rest = limit.saturating_sub(segment(one.1));
                 one.0 + fastest(&every[1], Bytes(rest.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT))

@@ -15,7 +15,7 @@ use crate::spec::{LayerKind, NetSpec, Phase};
 use cudnn_layers::{conv::ConvOp, update::Method};
 use graph::{Graph, Node, Param, Value, ValueId};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue};
-use planner::{ARENA_ALIGNMENT, Bytes, Kernel, Plan, WorkspacePolicy};
+use planner::{Bytes, Kernel, Plan, WorkspacePolicy};
 use std::{collections::HashMap, fmt::Display};
 use tensor::{Device, Mark, Space, TensorType};
 
@@ -210,7 +210,7 @@ impl Net {
                     let lacking =
                         || NetError::Refused(format!("net '{}': the plan lacks {name} {op}", self.name));
                     let kernel = plan.kernel(name, op).ok_or_else(lacking)?;
-                    let start = if self.is_divided { end.align_up(ARENA_ALIGNMENT) } else { Bytes::ZERO };
+                    let start = if self.is_divided { end.aligned() } else { Bytes::ZERO };
                     let workspace = match to_run {
                         true => planned.install(&self.device, op, &kernel.configuration, start.0 as usize),
                         false => Ok(Space::aligned(kernel.workspace.0 as usize)),

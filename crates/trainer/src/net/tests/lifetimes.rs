@@ -7,7 +7,7 @@ use crate::run::{MiniBatch, NetRun, Update};
 use crate::testing::{Forced, Running, build_on, gpu, plan_options, set};
 use cudnn_layers::update::Rule;
 use memory::{Action, NetPlaces, Place, Residence};
-use planner::{ARENA_ALIGNMENT, BatchSizePolicy, Bytes, Plan, WorkspacePolicy};
+use planner::{BatchSizePolicy, Bytes, Plan, WorkspacePolicy};
 use tensor::{Cpu, Device, Span};
 
 /// Every layer type that keeps something, in place and apart, with branches.
@@ -51,7 +51,7 @@ fn unshared(_: &[Net], mut layout: RunLayout) -> RunLayout {
     for ((buffer, residences), offsets) in schedule.buffers.iter().zip(offsets) {
         for (residence, offset) in residences.iter().zip(offsets).filter(|_| !schedule.outlives(*buffer)) {
             *offset = layout.report.arena;
-            layout.report.arena = (layout.report.arena + residence.bytes).align_up(ARENA_ALIGNMENT);
+            layout.report.arena = (layout.report.arena + residence.bytes).aligned();
         }
     }
     layout
