@@ -3,8 +3,8 @@
 #[path = "../tests/nets/mod.rs"]
 mod nets;
 
-use memory::policy::{floor, joint};
-use nets::{FP32, Net, TF32, random};
+use memory::policy::joint;
+use nets::{FP32, Net, TF32, floor, random};
 use planner::Bytes;
 
 fn main() {

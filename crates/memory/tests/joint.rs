@@ -4,11 +4,11 @@ mod nets;
 
 use memory::Action::{Backward, Forward, Hold, Offload, Prefetch};
 use memory::policy::{
-    Algorithms, BelowFloor, Costs, Fate, MemoryPlan, MemoryPolicy, Offloading, accudnn, floor, joint,
-    simulate, vdnn, vdnn_dyn,
+    Algorithms, BelowFloor, Costs, Fate, MemoryPlan, MemoryPolicy, Offloading, accudnn, joint, simulate,
+    vdnn, vdnn_dyn,
 };
 use memory::{Buffer, Outline, Schedule, StreamKind};
-use nets::{EVERYTHING, FP32, Net, TF32, offloaded};
+use nets::{EVERYTHING, FP32, Net, TF32, floor, offloaded};
 use planner::{Bytes, Cost, Curve};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;

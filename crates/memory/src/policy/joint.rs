@@ -76,11 +76,6 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     Ok(plan)
 }
 
-/// The smallest budget in which [`joint`] has a plan, and the layer that sets it.
-pub fn floor(outline: &Outline, costs: &Costs) -> BelowFloor {
-    Problem::new(outline, costs).floor().0
-}
-
 impl Problem<'_> {
     /// The choice that takes least, and what it takes.
     fn floor(&self) -> (BelowFloor, Choice) {
@@ -275,7 +270,7 @@ mod tests {
         let net = random(seed, 4);
         let (outline, costs) = (&net.outline, &net.costs);
         let problem = Problem::new(outline, costs);
-        let least = floor(outline, costs).floor;
+        let least = problem.floor().0.floor;
         let most = joint(outline, costs, Bytes(1 << 40)).unwrap().device;
         let is_fastest = |part: &f64| {
             let budget = Bytes(least.0 + ((most.0 - least.0) as f64 * part) as u64);

@@ -17,7 +17,7 @@ mod vdnn;
 
 pub use accudnn::{LayerWork, Speeds, TimedSize, Tuned, accudnn, learning_rate, tune};
 pub use costs::{Costs, PassCosts};
-pub use joint::{floor, joint};
+pub use joint::joint;
 pub use plan::{BelowFloor, Fate, MemoryPlan};
 pub use simulate::{Timeline, simulate};
 pub use vdnn::{Algorithms, Offloading, vdnn, vdnn_dyn};

@@ -1,7 +1,7 @@
 //! Nets as outlines with costs: those of the papers, small random ones, and what they take on an H200.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use memory::policy::{Costs, Fate, MemoryPlan, PassCosts};
+use memory::policy::{BelowFloor, Costs, Fate, MemoryPlan, MemoryPolicy, PassCosts};
 use memory::{Outline, OutlineNode, OutlineParam, OutlineValue};
 use planner::{Bytes, Cost, Curve};
 use rand::{RngExt, SeedableRng};
@@ -12,6 +12,11 @@ pub(crate) const EVERYTHING: Bytes = Bytes(1 << 50);
 pub(crate) fn offloaded(plan: &MemoryPlan) -> u64 {
     let moved = plan.fates.iter().filter(|(_, _, fate)| *fate == Fate::Offloaded);
     moved.map(|(_, bytes, _)| bytes.0).sum()
+}
+
+/// The smallest budget with a joint plan, and the layer that sets it.
+pub(crate) fn floor(outline: &Outline, costs: &Costs) -> BelowFloor {
+    MemoryPolicy::Joint.floor(outline, costs, 0)
 }
 
 /// A blob: its number, channels, and height, which is its width too.
