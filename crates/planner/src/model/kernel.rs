@@ -101,8 +101,6 @@ pub enum Dtype {
     Bf16,
 }
 
-printed!(Dtype { F32: "F32", Bf16: "BF16" });
-
 /// Arithmetic allowed inside a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -125,8 +123,6 @@ pub enum Layout {
     Nhwc,
 }
 
-printed!(Layout { Nchw: "NCHW", Nhwc: "NHWC" });
-
 /// All that time and workspace of a kernel depend on, but the number of samples: kernels equal in it are measured once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KernelId {
@@ -140,13 +136,6 @@ pub struct KernelId {
     pub math: Math,
     /// Layout of feature maps and their gradients.
     pub layout: Layout,
-}
-
-impl fmt::Display for KernelId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { op, shape, dtype, math, layout } = self;
-        write!(f, "{op} {shape}, {dtype} {math} {layout}")
-    }
 }
 
 /// One kernel of a net: what is planned.
