@@ -17,7 +17,7 @@ fn table() -> (Kernel, CostTable) {
     let mut table = CostTable::new(DeviceHeader::default());
     for micro_batch in BatchSizePolicy::PowerOfTwo.sizes(8) {
         let row = |algorithm, start_ms: f64, ms: f64, mib| Measurement {
-            algorithm: Algorithm::new(algorithm),
+            algorithm: Algorithm::from(algorithm),
             micro_batch,
             time_ms: start_ms + ms * f64::from(micro_batch),
             shared_ms: 0.0,

@@ -29,7 +29,7 @@
 //!         let micro_batch = request.micro_batch;
 //!         let samples = f64::from(micro_batch);
 //!         let micro = |algorithm, time_ms, workspace| Measurement {
-//!             algorithm: Algorithm::new(algorithm),
+//!             algorithm: Algorithm::from(algorithm),
 //!             micro_batch,
 //!             time_ms,
 //!             shared_ms: 0.0,

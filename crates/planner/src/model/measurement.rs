@@ -11,11 +11,6 @@ use std::{fmt, sync::Arc};
 pub struct Algorithm(Arc<str>);
 
 impl Algorithm {
-    /// The algorithm of this name.
-    pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(name.into())
-    }
-
     /// Its name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -24,7 +19,7 @@ impl Algorithm {
 
 impl From<&str> for Algorithm {
     fn from(name: &str) -> Self {
-        Self::new(name)
+        Self(name.into())
     }
 }
 

@@ -9,7 +9,7 @@ fn kernel(k: u32, r: u32) -> KernelId {
 }
 
 fn row(algorithm: &str, micro_batch: u32, time_ms: f64, workspace: u64) -> Measurement {
-    let (algorithm, workspace) = (Algorithm::new(algorithm), Bytes(workspace));
+    let (algorithm, workspace) = (Algorithm::from(algorithm), Bytes(workspace));
     Measurement {
         algorithm,
         micro_batch,

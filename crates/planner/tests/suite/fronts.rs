@@ -121,7 +121,7 @@ proptest! {
 fn the_price_of_a_mebibyte_is_the_steepest_step_ahead() {
     let kernels = [kernel(64, 4)];
     let rows = |name, time_ms, mib| Measurement {
-        algorithm: Algorithm::new(name),
+        algorithm: Algorithm::from(name),
         micro_batch: 4,
         time_ms,
         shared_ms: 0.0,

@@ -88,7 +88,7 @@ fn more_algorithms_than_are_planned_with_still_give_a_plan_that_holds() {
     let micros: Vec<Measurement> = (0..9)
         .flat_map(|index| {
             (1..=8).map(move |micro_batch| Measurement {
-                algorithm: Algorithm::new(format!("SHARES_{index}")),
+                algorithm: Algorithm::from(&*format!("SHARES_{index}")),
                 micro_batch,
                 time_ms: 1.0 + 0.2 * f64::from(micro_batch),
                 shared_ms: 0.1 * f64::from(index),
