@@ -56,9 +56,6 @@ pub enum MemoryPolicy {
 }
 
 impl MemoryPolicy {
-    /// All, as they are spelt.
-    pub const NAMES: &str = "keep, vdnn-all, vdnn-conv (each with :m or :p), vdnn-dyn, accudnn or joint";
-
     /// The plan of this policy for a net whose transient buffers may take `budget`. vDNN leaves alone what is from node
     /// `classifier` on.
     ///
@@ -101,6 +98,7 @@ impl FromStr for MemoryPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::deserialize(text.into_deserializer()).map_err(|_: Error| format!("choose {}", Self::NAMES))
+        let names = "keep, vdnn-all, vdnn-conv (each with :m or :p), vdnn-dyn, accudnn or joint";
+        Self::deserialize(text.into_deserializer()).map_err(|_: Error| format!("choose {names}"))
     }
 }
