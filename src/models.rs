@@ -1,8 +1,8 @@
 //! The nets and solvers of `models/`, which are part of the command: `--model alexnet` means the same everywhere.
 
-use crate::{Error, Result};
-use std::{fs, path::Path};
-use trainer::prototxt::SpecError;
+use crate::Result;
+use std::path::Path;
+use trainer::prototxt::{self, SpecError};
 use trainer::spec::{NetSource, NetSpec, SolverSpec};
 
 /// One folder of `models/`.
@@ -63,10 +63,8 @@ pub(crate) fn read_template(given: &Path) -> Result<(NetSpec, String, Option<Sol
     if let Some(model) = named(given)? {
         return Ok((model.net()?, model.net.to_owned(), Some(model.solver()?)));
     }
-    let spec = NetSpec::load(given)?;
-    let unreadable = |error| Error::Refused(format!("cannot read {}: {error}", given.display()));
-    // A comment may have any encoding.
-    Ok((spec, String::from_utf8_lossy(&fs::read(given).map_err(unreadable)?).into_owned(), None))
+    let text = prototxt::read(given)?;
+    Ok((NetSpec::parse(given, &text)?, text, None))
 }
 
 /// The model that `given` names, if it is no file. What looks like a path is one, whether anything is there or not.
@@ -84,7 +82,7 @@ fn named(given: &Path) -> Result<Option<&'static Model>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, fs};
 
     #[test]
     fn every_folder_of_models_is_part_of_the_command() {
