@@ -57,7 +57,7 @@ use std::process::ExitCode;
 /// plus the signal's number for what a signal has stopped; each error is one sentence on stderr. A closed output is no
 /// failure, but for a training, which has more to write than that.
 pub fn main() -> ExitCode {
-    start(args::Cli::command(), |cli: args::Cli| commands::run(cli.command))
+    start(args::Command::command(), commands::run)
 }
 
 /// Reads the command line as `command` says, and does with it what `run` does.

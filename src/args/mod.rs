@@ -20,24 +20,16 @@ pub use values::{Batch, Link};
 
 use crate::shapes::{ShapeSpec, parse_shape};
 use crate::{Result, device};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser};
 use planner::{BatchSizePolicy, Bytes, ConvOp, Math};
 use std::{ffi::OsString, path::PathBuf};
 use tensor::{AxisOrder, Device, ElementType, Format};
 use trainer::spec::{NetState, Phase};
 use values::{batch, convexity, count, drawing, image_shape, link, one_of, op, positive, seed, threads};
 
-/// The command line of `microbatch`.
+/// The command line of `microbatch`: what the command can do.
 #[derive(Debug, Parser)]
 #[command(name = "microbatch", version, about, long_about = None, after_help = examples::EXIT_CODES)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-/// What the command can do.
-#[derive(Debug, Subcommand)]
 pub enum Command {
     /// Time a net layer by layer, and show what every convolution got and why
     #[command(after_help = examples::TIME)]

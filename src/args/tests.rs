@@ -5,13 +5,13 @@ use clap::CommandFactory;
 
 #[test]
 fn the_command_line_is_consistent() {
-    Cli::command().debug_assert();
+    Command::command().debug_assert();
 }
 
 /// They would have no effect, and be refused.
 #[test]
 fn help_offers_what_the_command_takes() {
-    let mut command = Cli::command();
+    let mut command = Command::command();
     for (name, refused) in
         [("tune", &["--compare", "--offline", "--phase", "--wd-solver"][..]), ("profile", &["--offline"])]
     {
@@ -28,8 +28,8 @@ fn help_offers_what_the_command_takes() {
 
 fn time(arguments: &str) -> Result<TimeArgs, String> {
     let words = ["microbatch", "time"].into_iter().chain(arguments.split_whitespace());
-    match Cli::try_parse_from(words) {
-        Ok(Cli { command: Command::Time(args) }) => Ok(args),
+    match Command::try_parse_from(words) {
+        Ok(Command::Time(args)) => Ok(args),
         Ok(_) => unreachable!("time was asked for"),
         Err(error) => Err(error.to_string()),
     }

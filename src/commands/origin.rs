@@ -227,7 +227,7 @@ pub(super) fn profiling(planning: &Planning, kernels: &[Kernel], options: &PlanO
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::Command;
     use crate::{example::Example, tables::read_table};
     use clap::Parser;
 
@@ -236,7 +236,7 @@ mod tests {
     fn only_a_cpu_gets_the_small_mini_batch() {
         let example = Example { name: "resnet18", mini_batch: 16, train_iterations: 1 };
         let chosen = |options: &[&str]| {
-            let command = Cli::parse_from(["microbatch", "plan", "--device"].iter().chain(options)).command;
+            let command = Command::parse_from(["microbatch", "plan", "--device"].iter().chain(options));
             let Command::Plan(mut args) = command else { unreachable!("plan was asked for") };
             example.defaults(&mut args.net.model, &mut args.run);
             let origin = Origin::any(&args.run, &args.planning).unwrap();

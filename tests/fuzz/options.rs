@@ -3,7 +3,7 @@
 use crate::harness::{Accepted, Input, Random, Verdict, fuzz};
 use crate::mutate::{Corpus, below, extreme, one_in, pick};
 use clap::{CommandFactory, Parser};
-use microbatch::args::{Cli, Command, Environment, PlanningArgs};
+use microbatch::args::{Command, Environment, PlanningArgs};
 
 const VALUES: [&str; 42] = [
     "",
@@ -52,7 +52,7 @@ const VALUES: [&str; 42] = [
 
 /// One word to a line, made of what the command itself says that it understands.
 fn line(random: &mut Random) -> Vec<u8> {
-    let command = Cli::command();
+    let command = Command::command();
     let mut commands: Vec<_> = command.get_subcommands().collect();
     let mut words = vec!["microbatch".to_owned()];
     let mut options = vec![];
@@ -113,7 +113,7 @@ fn options() {
     };
     fuzz("options", 2000, make, |input| {
         let text = input.text();
-        match Cli::try_parse_from(text.split('\n'))?.command {
+        match Command::try_parse_from(text.split('\n'))? {
             Command::Time(args) => use_up(&args.planning, input),
             Command::Train(args) => use_up(&args.planning, input),
             Command::Test(args) => use_up(&args.planning, input),
