@@ -254,7 +254,7 @@ fn means() {
         3000,
         |random| corpus.bytes(random),
         |input| {
-            let shape = read_mean(input.path)?.dim().into();
+            let (shape, _) = read_mean(input.path)?;
             let mean = Mean::File(input.path.to_owned());
             Transform::new(&TransformParams { mean, ..TransformParams::default() }, shape, Phase::Test)?;
             Ok(Accepted::Used)

@@ -6,7 +6,6 @@ use super::resize::{AVERAGING, NEAREST2, Pixels, Region};
 use super::{NetError, Phase, Result, Sample, mean_file::read_mean, order::below, resize};
 use crate::spec::{ColorJitter, Mean, TransformParams};
 use fast_image_resize::Resizer;
-use ndarray::Array3;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tensor::rng;
@@ -24,8 +23,8 @@ pub struct TransformScratch {
 #[derive(Clone, Debug)]
 pub struct Transform {
     params: TransformParams,
-    /// One value for each channel, or an image, which is as large as the images before cropping.
-    mean: Array3<f32>,
+    /// One value for each channel, or an image, which is as large as the images before cropping; and its shape.
+    mean: ([usize; 3], Vec<f32>),
     /// What the difference from the mean is multiplied by, for each channel.
     factors: Vec<f32>,
     phase: Phase,
@@ -38,8 +37,8 @@ impl Transform {
     ///
     /// # Errors
     /// A crop larger than the images, unless in training it is of random areas, which are resized to it; images that are
-    /// too large once they are resized; an unreadable mean image or one of another shape, a mean or a divisor for other
-    /// channels.
+    /// too large once they are resized; an unreadable mean image, one of another shape or of images that are changed at
+    /// random; a mean or a divisor for other channels.
     pub fn new(params: &TransformParams, shape: [usize; 3], phase: Phase) -> Result<Self> {
         let [channels, height, width] = shape;
         if [params.resize, params.shorter_side, params.crop_size].contains(&Some(0)) {
@@ -55,8 +54,9 @@ impl Transform {
         let factors = stds.iter().map(|std| params.scale / std).collect();
         let mean = mean(&params.mean, channels)?;
         let transform = Self { params, mean, factors, phase, out_shape };
-        if transform.params.min_area.is_some() && transform.has_mean_image() {
-            let reason = "a mean image has no part of an image of any size (min_area); mean_value does";
+        if (transform.params.min_area.is_some() || transform.changes_pixels()) && transform.has_mean_image() {
+            let reason = "a mean image fits no image that is changed at random (min_area, mirror_vertically, rotation, \
+                          color_jitter); mean_value does";
             return Err(NetError::Refused(reason.to_owned()));
         }
         resize::check([height, width], size, channels).map_err(NetError::Refused)?;
@@ -169,7 +169,7 @@ impl Transform {
     fn normalize(&self, image: Pixels<'_>, window: Region, (mirrored, turns): (bool, bool), out: &mut [f32]) {
         let Pixels { bytes, size: [height, width], channels } = image;
         let (plane, is_image) = (window.size[0] * window.size[1], self.has_mean_image());
-        let means = self.mean.as_slice().expect("in this order");
+        let (_, means) = &self.mean;
         for (channel, out) in out.chunks_exact_mut(plane).enumerate() {
             let from = if turns { channels - 1 - channel } else { channel };
             let factor = self.factors[channel];
@@ -207,7 +207,7 @@ impl Transform {
     /// Checks the shape of a resized image.
     fn check(&self, found: [usize; 3]) -> Result<(), String> {
         let ([channels, height, width], [out_channels, out_height, out_width]) = (found, self.out_shape);
-        let (c, h, w) = self.mean.dim();
+        let [c, h, w] = self.mean.0;
         match self.params.crop_size {
             _ if channels != out_channels => {
                 Err(format!("the image has {channels} channels where {out_channels} are expected"))
@@ -258,16 +258,13 @@ fn resized(params: &TransformParams, size: [usize; 2]) -> [usize; 2] {
 }
 
 /// What is subtracted: an image, or a value of each channel.
-fn mean(mean: &Mean, channels: usize) -> Result<Array3<f32>> {
-    let shape = [channels, 1, 1];
-    match mean {
-        Mean::File(path) => read_mean(path),
-        Mean::Zero => Ok(Array3::zeros(shape)),
-        Mean::Values(values) => {
-            let values = per_channel("mean_value", values, channels)?;
-            Ok(Array3::from_shape_fn(shape, |(channel, ..)| values[channel]))
-        }
-    }
+fn mean(mean: &Mean, channels: usize) -> Result<([usize; 3], Vec<f32>)> {
+    let values = match mean {
+        Mean::File(path) => return read_mean(path),
+        Mean::Zero => vec![0.0; channels],
+        Mean::Values(values) => per_channel("mean_value", values, channels)?,
+    };
+    Ok(([channels, 1, 1], values))
 }
 
 /// The value of each channel, if `values` are one or one for each.

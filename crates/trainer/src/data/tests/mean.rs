@@ -48,8 +48,7 @@ fn both_forms_of_a_blob_are_read() {
         [unpacked, message(9, b"skipped"), shape].concat(),
     ] {
         fs::write(&path, bytes).unwrap();
-        let mean = read_mean(&path).unwrap();
-        assert_eq!((mean.dim(), mean.as_slice()), ((2, 10, 10), Some(&values[..])));
+        assert_eq!(read_mean(&path).unwrap(), ([2, 10, 10], values.clone()));
     }
 }
 
@@ -80,4 +79,9 @@ fn the_mean_image_must_be_as_large_as_the_images() {
     Transform::new(&options, [1, 2, 3], Phase::Test).unwrap();
     let error = Transform::new(&options, [1, 3, 3], Phase::Test).err().unwrap().to_string();
     assert_eq!(error, "the image is 1x3x3 but the mean image is 1x2x3");
+    // Its pixels are those of images that are neither turned nor coloured.
+    let turned = TransformParams { rotation: 10.0, ..options };
+    Transform::new(&turned, [1, 2, 3], Phase::Test).unwrap();
+    let error = Transform::new(&turned, [1, 2, 3], Phase::Train).err().unwrap().to_string();
+    assert!(error.contains("rotation") && error.contains("mean_value does"), "{error}");
 }
