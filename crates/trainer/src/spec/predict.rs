@@ -8,11 +8,10 @@ impl NetSpec {
     /// The net, of one phase, fed with files of images, none yet, transformed as its data; and the blob of what it says of
     /// their classes: the softmax of what the last accuracy reads, or else the last. Of a loss remain the probabilities, and
     /// of accuracies nothing. Without either kind of softmax, one is over what an accuracy reads, or the last top, unless
-    /// that is a sigmoid's. `shape` says the channels, height and
-    /// width of what the source of a `Data` layer holds.
+    /// that is a sigmoid's. `shape` says the channels, height and width of what the source of a `Data` layer holds.
     ///
     /// # Errors
-    /// A sentence: nothing says what images it takes, or it has no scores.
+    /// A sentence: nothing says what images it takes, it is fed with more, or it has no scores.
     pub fn predicting(
         &self,
         shape: impl FnOnce(&Path) -> Result<[usize; 3], String>,
@@ -20,6 +19,9 @@ impl NetSpec {
         let mut net = self.clone();
         let source = |layer: &&mut LayerSpec| layer.kind.mini_batch().is_some();
         let input = net.layers.iter_mut().find(source).ok_or("it has no layer that is fed with images")?;
+        if input.tops.len() > 2 {
+            return Err("it is fed with more than images and labels".to_owned());
+        }
         let of_size = |[c, h, w]: [usize; 3], transform: TransformParams| {
             (c == 3, TransformParams { new_size: Some([h, w]), ..transform })
         };

@@ -316,4 +316,8 @@ fn a_net_predicts_images_as_its_data_are() {
   layer { name: 'relu' type: 'ReLU' bottom: 'x' top: 'y' }
   layer { name: 'side' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' top: 'aside' }";
     assert_eq!(net(heads).predicting(|_| Ok([3, 32, 32])).unwrap().1, "loss");
+    let three = "layer { name: 'in' type: 'Input' top: 'x' top: 'label' top: 'z'
+    input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } shape { dim: 1 } shape { dim: 1 } } }";
+    let refused = net(three).predicting(|_| Ok([3, 32, 32])).unwrap_err();
+    assert_eq!(refused, "it is fed with more than images and labels");
 }
