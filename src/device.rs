@@ -8,8 +8,8 @@ use std::fmt;
 use tensor::{AxisOrder, Cpu, Device, ElementType, Format, cuda};
 
 /// The device that `--device` names: the processor with `threads` threads or all that there are, or a GPU, whose
-/// products may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU that works,
-/// unless threads are given.
+/// products may round to TF32 if `tf32` and whose feature maps are of `format`. `auto` is the first GPU, if GPUs
+/// work here and no threads are given.
 pub(crate) fn open(name: &str, threads: Option<usize>, tf32: bool, format: Format) -> Result<Device> {
     let device = match (name, ordinal(name)?) {
         (_, Some(ordinal)) => open_gpu(ordinal, tf32, format)?,

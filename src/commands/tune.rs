@@ -12,7 +12,7 @@ use memory::policy::{self, Costs, MemoryPolicy, PassCosts, Speeds, TimedSize};
 use planner::{Bytes, PlanOptions};
 use serde::Serialize;
 use std::fmt;
-use trainer::{Group, Net, layers::BuildOptions, spec::Phase};
+use trainer::{Group, Net, layers::BuildOptions, spec::NetSpec, spec::Phase};
 
 /// The mini-batches that are measured, in parts of the net's, and from which one on these are five.
 const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 2.0 / 3.0, 1.0];
@@ -60,7 +60,8 @@ pub(super) fn tune(args: &TuneArgs) -> Result<()> {
     let budget = planning.device_memory.ok_or_else(needs)?;
     check(args.time.trace.iter().chain(&args.time.plot))?;
     let mut origin = Origin::device(run, &planning.measuring)?;
-    let mut spec = net_spec(net)?;
+    let given = net_spec(net)?;
+    let mut spec = given.clone();
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
     let base = spec.mini_batch().unwrap_or(1);
     refuse_if!(
@@ -88,7 +89,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<()> {
     let learning_rate =
         policy::learning_rate(args.base_lr, f64::from(tuned.mini_batch) / base as f64, args.convexity);
     drop(origin);
-    let (header, run) = time(args, tuned.mini_batch)?;
+    let (header, run) = time(args, given, tuned.mini_batch)?;
     let advice = Advice {
         budget,
         base,
@@ -125,14 +126,14 @@ fn measure(
     Ok((samples, costs, net))
 }
 
-/// Times the net at `mini_batch` under AccUDNN's policy.
-fn time(args: &TuneArgs, mini_batch: u32) -> Result<(Header, TimeRun)> {
-    let TimeArgs { net, planning, run, seed, .. } = &args.time;
+/// Times the net of `spec` at `mini_batch` under AccUDNN's policy.
+fn time(args: &TuneArgs, spec: NetSpec, mini_batch: u32) -> Result<(Header, TimeRun)> {
+    let TimeArgs { planning, run, seed, .. } = &args.time;
     let planning = PlanningArgs { memory_policy: Some(MemoryPolicy::Accudnn), ..planning.clone() };
     let mut console = Console::new(run.json);
     let batch = Some(Batch::Samples(mini_batch as usize));
     let request = Request { batch, seed: *seed, ..Request::new("tune", &planning, run) };
-    let (mut session, header) = Session::open(&request, net_spec(net)?, &mut console)?;
+    let (mut session, header) = Session::open(&request, spec, &mut console)?;
     session.profile(&[], &mut console)?;
     let run = timed(&mut session, &args.time, &mut console)?;
     plot(args.time.plot.as_ref(), (&run.plan, None), header.words(), &mut console)?;
