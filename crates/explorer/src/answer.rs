@@ -18,16 +18,20 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
     let undivided = PlanOptions { batch_size_policy: Undivided, ..options.clone() };
     let both = [study.fronts(&undivided)?, study.fronts(options)?];
     let [_, fronts] = &both;
-    let (plan, curves) = if question.in_memory {
+    let (plan, curves, price) = if question.in_memory {
         let room = Room::new(slice::from_ref(&study.outline), 0, &study.kernels);
         let (smallest, _) = room.smallest_budget(fronts);
         if options.limit < smallest {
             return Err(format!("keeping every feature map needs at least {}", smallest.exact()).into());
         }
         let plan = fronts.plan_within(&room.limits(fronts, options.limit), options)?;
-        (plan, both.each_ref().map(|fronts| room.budget_curve(fronts)))
+        let curves = both.each_ref().map(|fronts| room.budget_curve(fronts));
+        let price = curves[1].price_ms_per_mib(options.limit);
+        (plan, curves, price)
     } else {
-        (fronts.plan(options)?, both.each_ref().map(|fronts| fronts.curve(options.workspace_policy)))
+        let policy = options.workspace_policy;
+        let curves = both.each_ref().map(|fronts| fronts.curve(policy));
+        (fronts.plan(options)?, curves, fronts.price_ms_per_mib(policy, options.limit))
     };
     let report = PlanReport { prediction: true, ..PlanReport::new(&plan, &[]) };
     let subject = format!("{}, mini-batch {}, {}", study.title, question.mini_batch, question.math);
@@ -39,7 +43,7 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
         "summary": [report.policies(), report.totals()],
         // How much is estimated, and how well.
         "estimate": estimate.map(|estimate| estimate.to_string()),
-        "price_ms_per_mib": curves[1].price_ms_per_mib(options.limit),
+        "price_ms_per_mib": price,
         "curve": limit_figure(&curves, &plan, options.limit, &subject, &study.source()).svg(),
         "kernels": bars.svg(),
         "timeline": study.timeline_of(&plan).map(|figure| figure.svg()),

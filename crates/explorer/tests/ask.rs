@@ -1,7 +1,7 @@
 //! Questions as the page asks them: answers have the planner's numbers, and what cannot be answered is a sentence.
 
 use explorer::ask;
-use planner::{CostTable, Kernel, KernelId, Math, PlanOptions};
+use planner::{Bytes, CostTable, Fronts, Kernel, KernelId, Math, PlanOptions, WorkspacePolicy};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -70,6 +70,14 @@ fn a_page_is_told_what_the_planner_says() {
         said.contains("ESTIMATE") && said.contains("x in time") && answer["estimate"].is_null(),
         "{said}"
     );
+
+    let fronts = Fronts::new(&kernels, &table, &PlanOptions::default()).unwrap();
+    let limit = Bytes::mib(64);
+    for policy in [WorkspacePolicy::Wr, WorkspacePolicy::Wd] {
+        let answer = plan(&json!({ "workspace_policy": policy, "limit": limit }));
+        let expected = fronts.price_ms_per_mib(policy, limit);
+        assert_eq!((answer["price_ms_per_mib"].as_f64(), expected > 0.0), (Some(expected), true), "{policy}");
+    }
 
     for (changes, part) in [
         (json!({ "net": "other" }), "there is no net other"),
