@@ -42,8 +42,7 @@ pub fn saved(extents: &AxisExtents) -> Space {
     Space::of::<f32>(extents.len() + 1)
 }
 
-/// Computes what is [`saved`], and the loss, one element. `labels` has one element per
-/// prediction, `outer * inner`.
+/// Computes what is [`saved`], and the loss, one element. `labels` has one element per prediction, `outer * inner`.
 ///
 /// # Errors
 /// [`LabelError`] for the first label that is neither a class nor ignored; the loss is not written then. On a GPU,

@@ -25,6 +25,9 @@ pub use kernel::{Grid, Source};
 
 use thiserror::Error;
 
+/// What fails as CUDA does, where nothing else is said.
+pub(crate) type Result<T, E = CudaError> = std::result::Result<T, E>;
+
 /// A call of the CUDA driver, or of a library on the GPU, that failed. Of errors that anything may return nothing more is
 /// said: that the GPU is lost or out of memory, or that work failed which was waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -1,7 +1,7 @@
 //! A GPU in use.
 
 use super::{DeviceMemory, Pinned, Stream, get_or_make, module::Modules};
-use crate::cuda::{CudaDeviceInfo, CudaDevices, CudaError, Grid, Source};
+use crate::cuda::{CudaDeviceInfo, CudaDevices, CudaError, Grid, Result, Source};
 use crate::{Format, ViewMut};
 use cudarc::driver::{CudaContext, result, sys};
 use std::any::{Any, TypeId};
@@ -46,7 +46,7 @@ pub trait Library: Send + Sized + 'static {
     ///
     /// # Errors
     /// The library is missing, too old, or does not work with this device.
-    fn new(stream: &Stream) -> Result<Self, CudaError>;
+    fn new(stream: &Stream) -> Result<Self>;
 }
 
 impl Cuda {
@@ -66,19 +66,19 @@ impl Cuda {
     }
 
     /// Another stream, for copies beside the work.
-    pub fn new_stream(&self) -> Result<Stream, CudaError> {
+    pub fn new_stream(&self) -> Result<Stream> {
         Stream::new(self.stream.0.context())
     }
 
     /// Bytes of device memory that are free, and all that there are.
-    pub fn memory(&self) -> Result<[u64; 2], CudaError> {
+    pub fn memory(&self) -> Result<[u64; 2]> {
         let asking = CudaError::driver("asking for the GPU's free memory");
         let (free, total) = self.stream.0.context().mem_get_info().map_err(asking)?;
         Ok([free as u64, total as u64])
     }
 
     /// Keeps the failure of enqueued work, if it is the first.
-    pub fn note(&self, result: Result<(), CudaError>) {
+    pub fn note(&self, result: Result<()>) {
         if let Err(error) = result {
             lock(&self.shared.failure).get_or_insert(error);
         }
@@ -88,7 +88,7 @@ impl Cuda {
     ///
     /// # Errors
     /// The first failure since the device was opened.
-    pub fn check(&self) -> Result<(), CudaError> {
+    pub fn check(&self) -> Result<()> {
         let waited = self.stream.synchronize();
         lock(&self.shared.failure).clone().map_or(waited, Err)
     }
@@ -109,10 +109,7 @@ impl Cuda {
     ///
     /// # Errors
     /// The library could not be started, or what `work` returns.
-    pub fn with_library<T: Library, R>(
-        &self,
-        work: impl FnOnce(&mut T) -> Result<R, CudaError>,
-    ) -> Result<R, CudaError> {
+    pub fn with_library<T: Library, R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         self.stream.bind()?;
         let mut libraries = lock(&self.shared.libraries);
         let library = get_or_make(&mut libraries, TypeId::of::<T>(), || {
@@ -180,7 +177,7 @@ impl CudaDevices {
     ///
     /// # Errors
     /// There is no such device, or the driver cannot open it (it may be out of memory, or taken by another process).
-    pub fn open(&self, ordinal: usize) -> Result<Cuda, CudaError> {
+    pub fn open(&self, ordinal: usize) -> Result<Cuda> {
         let info = self.devices.get(ordinal).ok_or_else(|| {
             CudaError::new(format!("opening GPU {ordinal}"), format!("there are {}", self.devices.len()))
         })?;

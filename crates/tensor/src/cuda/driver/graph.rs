@@ -1,7 +1,7 @@
 //! Work recorded once and replayed: one call in the place of hundreds, whose launches take longer than they do.
 
 use super::{Cuda, Stream};
-use crate::cuda::CudaError;
+use crate::cuda::{CudaError, Result};
 use cudarc::driver::{self, sys};
 
 /// Recorded work on one device. It is replayed on the very memory that it was recorded with.
@@ -38,7 +38,7 @@ impl CudaGraph {
     /// # Safety
     /// All memory that the work was recorded with is still allocated, nobody else uses it before the device is waited
     /// for, and what was loaded for it (descriptors, CUDA kernels) is still there.
-    pub unsafe fn replay(&mut self) -> Result<(), CudaError> {
+    pub unsafe fn replay(&mut self) -> Result<()> {
         self.graph.launch().map_err(CudaError::driver("replaying work on the GPU"))
     }
 }

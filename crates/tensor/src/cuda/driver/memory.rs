@@ -1,7 +1,8 @@
 //! Device memory: one allocation, and copies to and from it.
 
 use super::{Stream, nccl::Nccl};
-use crate::{ALIGNMENT, Address, Element, Format, View, ViewMut, cuda::CudaError};
+use crate::cuda::{CudaError, Result};
+use crate::{ALIGNMENT, Address, Element, Format, View, ViewMut};
 use cudarc::driver::{result, sys::CUdeviceptr};
 
 /// One allocation of device memory. Its contents are what they were before.
@@ -16,7 +17,7 @@ pub(crate) struct DeviceMemory {
 impl DeviceMemory {
     /// `len` bytes, rounded up to a multiple of [`ALIGNMENT`], on the device of `stream`. Those of the other `ranks` can
     /// read them, if NCCL sees to that.
-    pub(crate) fn new(stream: &Stream, len: usize, ranks: usize) -> Result<Self, CudaError> {
+    pub(crate) fn new(stream: &Stream, len: usize, ranks: usize) -> Result<Self> {
         stream.bind()?;
         let (stream, len) = (stream.clone(), len.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX));
         if ranks > 1 {
@@ -66,7 +67,7 @@ impl Drop for DeviceMemory {
 
 impl Stream {
     /// Copies `values` from the host to `to`, and waits for it.
-    pub(crate) fn upload<T: Element>(&self, values: &[T], to: ViewMut<'_>) -> Result<(), CudaError> {
+    pub(crate) fn upload<T: Element>(&self, values: &[T], to: ViewMut<'_>) -> Result<()> {
         assert_eq!(values.len(), to.len(), "a copy has one length");
         self.bind()?;
         // SAFETY: the destination is as long and exclusively ours. `values` is read until the stream is waited for
@@ -77,7 +78,7 @@ impl Stream {
     }
 
     /// Copies `from` to the host after all work enqueued so far.
-    pub(crate) fn download<T: Element>(&self, from: View<'_>, values: &mut [T]) -> Result<(), CudaError> {
+    pub(crate) fn download<T: Element>(&self, from: View<'_>, values: &mut [T]) -> Result<()> {
         assert_eq!(values.len(), from.len(), "a copy has one length");
         self.bind()?;
         // SAFETY: the source is as long; `values` is not touched before the stream is waited for below.
@@ -87,7 +88,7 @@ impl Stream {
     }
 
     /// Enqueues a copy of `from` to `to`.
-    pub(crate) fn copy(&self, from: View<'_>, to: ViewMut<'_>) -> Result<(), CudaError> {
+    pub(crate) fn copy(&self, from: View<'_>, to: ViewMut<'_>) -> Result<()> {
         assert_eq!(from.byte_len(), to.byte_len(), "a copy has one length");
         self.bind()?;
         let (to, from, len) = (to.untyped_address(), from.untyped_address(), from.byte_len());
@@ -97,7 +98,7 @@ impl Stream {
     }
 
     /// Enqueues that every byte of `to` is set.
-    pub(crate) fn set(&self, to: ViewMut<'_>, byte: u8) -> Result<(), CudaError> {
+    pub(crate) fn set(&self, to: ViewMut<'_>, byte: u8) -> Result<()> {
         self.bind()?;
         let (address, len) = (to.untyped_address(), to.byte_len());
         // SAFETY: the view is so long, and exclusive; any bytes are elements.

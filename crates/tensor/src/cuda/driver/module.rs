@@ -1,7 +1,7 @@
 //! CUDA kernels: compiled by NVRTC when first launched, for the very device they run on.
 
 use super::{Stream, get_or_make};
-use crate::cuda::{CudaError, Source};
+use crate::cuda::{CudaError, Result, Source};
 use cudarc::driver::{CudaFunction, CudaModule, sys};
 use cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
 use std::{collections::HashMap, sync::Arc};
@@ -20,7 +20,7 @@ impl Modules {
         stream: &Stream,
         source: &'static Source,
         name: &'static str,
-    ) -> Result<sys::CUfunction, CudaError> {
+    ) -> Result<sys::CUfunction> {
         let make = || Ok((compile(stream, source)?, HashMap::new()));
         let (module, functions) = get_or_make(&mut self.0, source.name, make)?;
         let what = || format!("looking for the CUDA kernel {name} in {}", source.name);
@@ -29,7 +29,7 @@ impl Modules {
     }
 }
 
-fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>, CudaError> {
+fn compile(stream: &Stream, source: &Source) -> Result<Arc<CudaModule>> {
     let what = || format!("compiling {}", source.name);
     let (major, minor) = stream.0.context().compute_capability().map_err(CudaError::driver(what()))?;
     let options = CompileOptions {

@@ -1,7 +1,8 @@
 //! Sums over several GPUs by NCCL, whose library is loaded when there are several.
 
 use super::Stream;
-use crate::{ElementType, View, ViewMut, cuda::CudaError};
+use crate::cuda::{CudaError, Result};
+use crate::{ElementType, View, ViewMut};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int};
@@ -63,8 +64,8 @@ functions! {
 }
 
 impl Nccl {
-    pub(super) fn load() -> Result<&'static Self, CudaError> {
-        static NCCL: OnceLock<Result<Nccl, CudaError>> = OnceLock::new();
+    pub(super) fn load() -> Result<&'static Self> {
+        static NCCL: OnceLock<Result<Nccl>> = OnceLock::new();
         let open = || -> Result<Self, libloading::Error> {
             // SAFETY: NCCL's initialisers have no requirements of their loader. The first is the name of what pip
             // installs.
@@ -72,13 +73,13 @@ impl Nccl {
             Self::of(Box::leak(Box::new(library)))
         };
         let absent = |error: libloading::Error| {
-            let reason = format!("several GPUs need it on the path of libraries ({error})");
+            let reason = format!("several GPUs need 2.27 or later on the path of libraries ({error})");
             CudaError::new("loading NCCL, libnccl.so.2,", reason)
         };
         NCCL.get_or_init(|| open().map_err(absent)).as_ref().map_err(Clone::clone)
     }
 
-    fn check(&self, what: &str, status: c_int) -> Result<(), CudaError> {
+    fn check(&self, what: &str, status: c_int) -> Result<()> {
         if status == 0 {
             return Ok(());
         }
@@ -105,7 +106,7 @@ impl Communicator {
     ///
     /// # Errors
     /// NCCL is not installed, or finds no network.
-    pub fn unique_id() -> Result<Vec<u8>, CudaError> {
+    pub fn unique_id() -> Result<Vec<u8>> {
         let (nccl, mut id) = (Nccl::load()?, UniqueId([0; 128]));
         // SAFETY: NCCL writes so many bytes.
         nccl.check("starting NCCL", unsafe { (nccl.ncclGetUniqueId)(&mut id) })?;
@@ -126,7 +127,7 @@ impl Communicator {
         id: &[u8],
         (rank, ranks): (usize, usize),
         memory: View<'_>,
-    ) -> Result<Self, CudaError> {
+    ) -> Result<Self> {
         let (nccl, mut raw) = (Nccl::load()?, null_mut());
         let id =
             id.try_into().map_err(|_| CudaError::new("connecting GPUs by NCCL", "the id is none of NCCL"))?;
@@ -150,12 +151,7 @@ impl Communicator {
     /// # Safety
     /// Until the sum is done nobody else uses `to` or writes `from`, which is as long; other streams know by an event
     /// of `stream`.
-    pub unsafe fn sum(
-        &self,
-        stream: &Stream,
-        from: Option<View<'_>>,
-        to: ViewMut<'_>,
-    ) -> Result<(), CudaError> {
+    pub unsafe fn sum(&self, stream: &Stream, from: Option<View<'_>>, to: ViewMut<'_>) -> Result<()> {
         stream.bind()?;
         let (address, count, of) = match to.format().dtype {
             ElementType::F32 => (to.address::<f32>(), to.len(), FLOAT),

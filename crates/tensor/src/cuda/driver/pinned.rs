@@ -1,7 +1,8 @@
 //! Page-locked host memory, which the device copies from and to by itself while the host goes on.
 
 use super::{Event, Stream};
-use crate::{Element, View, ViewMut, cuda::CudaError};
+use crate::cuda::{CudaError, Result};
+use crate::{Element, View, ViewMut};
 use cudarc::driver::result;
 use std::ffi::c_void;
 
@@ -18,7 +19,7 @@ unsafe impl Send for Pinned {}
 
 impl Pinned {
     /// `len` bytes, all 0, for copies in `stream`.
-    pub fn new(stream: &Stream, len: usize) -> Result<Self, CudaError> {
+    pub fn new(stream: &Stream, len: usize) -> Result<Self> {
         stream.bind()?;
         let copied = stream.event()?;
         // SAFETY: the context is bound.
@@ -41,7 +42,7 @@ impl Pinned {
     }
 
     /// The memory as elements, once the last [`Pinned::copy_to`] is done.
-    pub fn elements<T: Element>(&mut self) -> Result<&mut [T], CudaError> {
+    pub fn elements<T: Element>(&mut self) -> Result<&mut [T]> {
         self.copied.wait()?;
         // SAFETY: the memory has `len` initialised bytes, is ours, and the device uses it no more.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.memory, self.len) };
@@ -53,7 +54,7 @@ impl Pinned {
     ///
     /// # Panics
     /// If `to` is longer.
-    pub fn copy_to(&mut self, to: ViewMut<'_>) -> Result<(), CudaError> {
+    pub fn copy_to(&mut self, to: ViewMut<'_>) -> Result<()> {
         // SAFETY: a stream's work is done in order; the host touches the memory only after `copied`.
         unsafe { self.upload_in(&self.copied.stream, 0, to)? };
         self.copied.record()
@@ -69,7 +70,7 @@ impl Pinned {
     ///
     /// # Panics
     /// If there are fewer bytes.
-    pub unsafe fn upload_in(&self, stream: &Stream, offset: usize, to: ViewMut<'_>) -> Result<(), CudaError> {
+    pub unsafe fn upload_in(&self, stream: &Stream, offset: usize, to: ViewMut<'_>) -> Result<()> {
         let len = to.byte_len();
         self.check(offset, len);
         stream.bind()?;
@@ -88,12 +89,7 @@ impl Pinned {
     ///
     /// # Panics
     /// If there are fewer bytes.
-    pub unsafe fn download_in(
-        &self,
-        stream: &Stream,
-        from: View<'_>,
-        offset: usize,
-    ) -> Result<(), CudaError> {
+    pub unsafe fn download_in(&self, stream: &Stream, from: View<'_>, offset: usize) -> Result<()> {
         let len = from.byte_len();
         self.check(offset, len);
         stream.bind()?;
@@ -137,7 +133,7 @@ mod tests {
         let mut arena = Arena::unset(cuda.stream(), cursor.end()).unwrap();
         let mut slab = Pinned::new(cuda.stream(), 2 * LEN).unwrap();
         let [computed, copied] = [cuda.stream().event().unwrap(), copies.event().unwrap()];
-        let work = |arena: &mut Arena, slab: &Pinned| -> Result<(), CudaError> {
+        let work = |arena: &mut Arena, slab: &Pinned| -> Result<()> {
             let ([from], [to]) = arena.lease([kept], [gone]).unwrap();
             computed.record()?;
             copies.wait(&computed)?;

@@ -1,6 +1,6 @@
 //! A context and the queues in which its work is done, one piece after the other.
 
-use crate::cuda::CudaError;
+use crate::cuda::{CudaError, Result};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use std::sync::Arc;
 pub struct Stream(pub(super) Arc<CudaStream>);
 
 impl Stream {
-    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self, CudaError> {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self> {
         context.new_stream().map(Self).map_err(CudaError::driver("creating a stream"))
     }
 
     /// Makes the device the calling thread's own: libraries that take no context look there.
-    pub fn bind(&self) -> Result<(), CudaError> {
+    pub fn bind(&self) -> Result<()> {
         self.0.context().bind_to_thread().map_err(CudaError::driver("selecting the GPU"))
     }
 
     /// Waits until all work asked for so far is done.
-    pub fn synchronize(&self) -> Result<(), CudaError> {
+    pub fn synchronize(&self) -> Result<()> {
         self.0.synchronize().map_err(CudaError::driver("work on the GPU"))
     }
 
@@ -32,12 +32,12 @@ impl Stream {
     /// Has all work launched in this stream from now on wait, on the device, until `event` is reached as it was
     /// recorded last. The host does not wait. Once recorded work waits for an event that was recorded in it, this
     /// stream is a part of it, until the stream that the recording began with waits for an event of this one.
-    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+    pub fn wait(&self, event: &Event) -> Result<()> {
         self.0.wait(&event.event).map_err(CudaError::driver("waiting for an event on the GPU"))
     }
 
     /// An event of this stream, not recorded yet.
-    pub fn event(&self) -> Result<Event, CudaError> {
+    pub fn event(&self) -> Result<Event> {
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         let event = self.0.context().new_event(flags).map_err(CudaError::driver("creating an event"))?;
         Ok(Event { event, stream: self.clone() })
@@ -53,12 +53,12 @@ pub struct Event {
 
 impl Event {
     /// Marks the point after all work launched in its stream so far.
-    pub fn record(&self) -> Result<(), CudaError> {
+    pub fn record(&self) -> Result<()> {
         self.event.record(&self.stream.0).map_err(CudaError::driver("recording an event"))
     }
 
     /// Waits until the point is reached.
-    pub fn wait(&self) -> Result<(), CudaError> {
+    pub fn wait(&self) -> Result<()> {
         self.event.synchronize().map_err(CudaError::driver("work on the GPU"))
     }
 
@@ -66,7 +66,7 @@ impl Event {
     ///
     /// # Errors
     /// One was never recorded.
-    pub fn elapsed_ms(&self, end: &Event) -> Result<f64, CudaError> {
+    pub fn elapsed_ms(&self, end: &Event) -> Result<f64> {
         self.event.elapsed_ms(&end.event).map(f64::from).map_err(CudaError::driver("timing work on the GPU"))
     }
 }
