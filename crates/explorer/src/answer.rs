@@ -29,9 +29,8 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
         let price = curves[1].price_ms_per_mib(options.limit);
         (plan, curves, price)
     } else {
-        let policy = options.workspace_policy;
-        let curves = both.each_ref().map(|fronts| fronts.curve(policy));
-        (fronts.plan(options)?, curves, fronts.price_ms_per_mib(policy, options.limit))
+        let curves = both.each_ref().map(|fronts| fronts.curve(options.workspace_policy));
+        (fronts.plan(options)?, curves, fronts.price_ms_per_mib(options.workspace_policy, options.limit))
     };
     let report = PlanReport { prediction: true, ..PlanReport::new(&plan, &[]) };
     let subject = format!("{}, mini-batch {}, {}", study.title, question.mini_batch, question.math);

@@ -9,6 +9,7 @@ use crate::room::{Beside, largest};
 use crate::schedule::{Schedule, ScheduleError};
 use planner::{ARENA_ALIGNMENT, Bytes};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// What happens to a feature map between its last use forward and its first use backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +23,8 @@ pub enum Fate {
 }
 
 /// A budget in which no plan of a policy fits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Error)]
+#[error("what comes and goes in an iteration needs {floor}, most of all at layer '{node}'")]
 pub struct BelowFloor {
     /// The smallest budget in which a plan was found.
     pub floor: Bytes,

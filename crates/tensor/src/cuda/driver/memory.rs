@@ -1,8 +1,7 @@
 //! Device memory: one allocation, and copies to and from it.
 
 use super::{Stream, nccl::Nccl};
-use crate::cuda::{CudaError, Result};
-use crate::{ALIGNMENT, Address, Element, Format, View, ViewMut};
+use crate::{ALIGNMENT, Address, Element, Format, View, ViewMut, cuda::CudaError, cuda::Result};
 use cudarc::driver::{result, sys::CUdeviceptr};
 
 /// One allocation of device memory. Its contents are what they were before.

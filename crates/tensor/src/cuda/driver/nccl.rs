@@ -1,8 +1,7 @@
 //! Sums over several GPUs by NCCL, whose library is loaded when there are several.
 
 use super::Stream;
-use crate::cuda::{CudaError, Result};
-use crate::{ElementType, View, ViewMut};
+use crate::{ElementType, View, ViewMut, cuda::CudaError, cuda::Result};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int};

@@ -1,8 +1,7 @@
 //! Page-locked host memory, which the device copies from and to by itself while the host goes on.
 
 use super::{Event, Stream};
-use crate::cuda::{CudaError, Result};
-use crate::{Element, View, ViewMut};
+use crate::{Element, View, ViewMut, cuda::CudaError, cuda::Result};
 use cudarc::driver::result;
 use std::ffi::c_void;
 
