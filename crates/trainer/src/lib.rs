@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One loop over one schedule: [`time`] looks on while it runs, [`solver`] trains with it, [`Execution::test`] tests.
-//! All memory is one arena, and nothing is allocated after it.
+//! All memory is one arena, and nothing is allocated after it but what a processor packs for products of matrices.
 
 pub mod data;
 pub mod error;

@@ -3,11 +3,13 @@
 mod counting;
 
 use counting::measured;
-use cudnn_layers::conv::ProfileOptions;
-use planner::{BatchSizePolicy, Bytes, PlanOptions, WorkspacePolicy};
+use cudnn_layers::conv::{ProfileOptions, profiler};
+use planner::{BatchSizePolicy, Bytes, Measurement, PlanOptions, WorkspacePolicy};
+use planner::{Profiler, ProfilerError, Request};
 use std::{path::Path, sync::Mutex, time::Duration};
 use tensor::{Cpu, Device};
-use trainer::{NetRun, Solver, Stop, Training, layers::BuildOptions, planning::Planning, spec::SolverSpec};
+use trainer::planning::{Planning, header};
+use trainer::{NetRun, Solver, Stop, Training, layers::BuildOptions, spec::SolverSpec};
 
 /// Small lists (of views, of spans) are allowed; anything that grows with a blob is not.
 const LARGE: usize = 4096;
@@ -35,6 +37,17 @@ const NET: &str = "name: 'small'
     inner_product_param { num_output: 100 weight_filler { type: 'xavier' } } }
   layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
 
+/// Measurements without those of `GEMM`, whose products allocate what they pack an operand into.
+struct WithoutProducts(Box<dyn Profiler>);
+
+impl Profiler for WithoutProducts {
+    fn measure(&mut self, request: &Request) -> Result<Vec<Measurement>, ProfilerError> {
+        let mut rows = self.0.measure(request)?;
+        rows.retain(|row| row.algorithm.as_str() != "GEMM");
+        Ok(rows)
+    }
+}
+
 fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy) -> Solver {
     let text = format!(
         "base_lr: 0.001 lr_policy: 'fixed' momentum: 0.9 weight_decay: 0.001 clip_gradients: 10 iter_size: 2
@@ -45,7 +58,8 @@ fn solver(batch_size_policy: BatchSizePolicy, workspace_policy: WorkspacePolicy)
         PlanOptions { batch_size_policy, workspace_policy, limit: Bytes::mib(16), ..PlanOptions::default() };
     let device = Device::Cpu(Cpu::new(2));
     let profile = ProfileOptions { repeats: 1, at_least: Duration::ZERO, ..ProfileOptions::on(&device) };
-    let mut planning = Planning::new(&device, profile);
+    let profiler = WithoutProducts(profiler(&device, profile));
+    let mut planning = Planning::with_profiler(header(&device), Box::new(profiler));
     let build = BuildOptions { device, seed: 1, synthetic: None };
     let (training, mut nets) = Training::build(spec, &build).unwrap();
     let mut plans = Vec::new();

@@ -33,7 +33,8 @@ pub(super) fn allocate_for_this_thread() {
 }
 
 /// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is row-major with rows `c_stride` apart: on all threads
-/// of `cpu`, or, inside a task, on the calling thread alone.
+/// of `cpu`, or, inside a task, on the calling thread alone. The library packs an operand into up to 4 MiB, which it
+/// allocates in each call and gives back, as it takes none that is lent.
 ///
 /// # Panics
 /// If a slice is too short for its extents.
