@@ -2,9 +2,9 @@
 
 use crate::{question::PlanQuestion, state::Prepared};
 use ::memory::Room;
-use figures::PlanReport;
 use figures::study::{limit_figure, plan_figure};
-use planner::{BatchSizePolicy::Undivided, PlanOptions};
+use figures::{PlanReport, price};
+use planner::{BatchSizePolicy::Undivided, PlanOptions, WorkspacePolicy};
 use serde_json::{Value, json};
 use std::{error::Error, slice};
 
@@ -18,7 +18,7 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
     let undivided = PlanOptions { batch_size_policy: Undivided, ..options.clone() };
     let both = [study.fronts(&undivided)?, study.fronts(options)?];
     let [_, fronts] = &both;
-    let (plan, curves, price) = if question.in_memory {
+    let (plan, curves, saved) = if question.in_memory {
         let room = Room::new(slice::from_ref(&study.outline), 0, &study.kernels);
         let (smallest, _) = room.smallest_budget(fronts);
         if options.limit < smallest {
@@ -26,11 +26,12 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
         }
         let plan = fronts.plan_within(&room.limits(fronts, options.limit), options)?;
         let curves = both.each_ref().map(|fronts| room.budget_curve(fronts));
-        let price = curves[1].price_ms_per_mib(options.limit);
-        (plan, curves, price)
+        let saved = price(curves[1].price_ms_per_mib(options.limit), false);
+        (plan, curves, saved)
     } else {
-        let curves = both.each_ref().map(|fronts| fronts.curve(options.workspace_policy));
-        (fronts.plan(options)?, curves, fronts.price_ms_per_mib(options.workspace_policy, options.limit))
+        let policy = options.workspace_policy;
+        let saved = price(fronts.price_ms_per_mib(policy, options.limit), policy == WorkspacePolicy::Wd);
+        (fronts.plan(options)?, both.each_ref().map(|fronts| fronts.curve(policy)), saved)
     };
     let report = PlanReport { prediction: true, ..PlanReport::new(&plan, &[]) };
     let subject = format!("{}, mini-batch {}, {}", study.title, question.mini_batch, question.math);
@@ -39,10 +40,9 @@ pub(crate) fn answer(prepared: &Prepared, question: &PlanQuestion) -> Result<Val
     (bars.title, bars.caption) = (format!("{subject}: kernels, the slowest first"), String::new());
     let kernel = study.kernels.iter().find(|kernel| question.kernel.as_ref() == Some(&kernel.to_string()));
     Ok(json!({
-        "summary": [report.policies(), report.totals()],
+        "summary": [report.policies(), report.totals(), saved],
         // How much is estimated, and how well.
         "estimate": estimate.map(|estimate| estimate.to_string()),
-        "price_ms_per_mib": price,
         "curve": limit_figure(&curves, &plan, options.limit, &subject, &study.source()).svg(),
         "kernels": bars.svg(),
         "timeline": study.timeline_of(&plan).map(|figure| figure.svg()),

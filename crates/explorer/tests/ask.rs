@@ -1,6 +1,7 @@
 //! Questions as the page asks them: answers have the planner's numbers, and what cannot be answered is a sentence.
 
 use explorer::ask;
+use figures::price;
 use planner::{Bytes, CostTable, Fronts, Kernel, KernelId, Math, PlanOptions, WorkspacePolicy};
 use serde_json::{Value, json};
 use std::fs;
@@ -75,8 +76,15 @@ fn a_page_is_told_what_the_planner_says() {
     let limit = Bytes::mib(64);
     for policy in [WorkspacePolicy::Wr, WorkspacePolicy::Wd] {
         let answer = plan(&json!({ "workspace_policy": policy, "limit": limit }));
-        let expected = fronts.price_ms_per_mib(policy, limit);
-        assert_eq!((answer["price_ms_per_mib"].as_f64(), expected > 0.0), (Some(expected), true), "{policy}");
+        let of_total = policy == WorkspacePolicy::Wd;
+        let saved = price(fronts.price_ms_per_mib(policy, limit), of_total);
+        assert_eq!(answer["summary"][2], saved, "{policy}");
+        // The curve of WD alone would say another.
+        assert_eq!(
+            price(fronts.curve(policy).price_ms_per_mib(limit), of_total) != saved,
+            of_total,
+            "{saved}"
+        );
     }
 
     for (changes, part) in [

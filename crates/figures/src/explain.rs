@@ -147,7 +147,7 @@ impl fmt::Display for KernelExplanation {
         writeln!(f, "{kernel}: {shape}, mini-batch {mini_batch}, up to {available} of workspace")?;
         writeln!(f, "{}", front_table(&self.front, self.chosen))?;
         writeln!(f, "  {}", self.explanation)?;
-        write!(f, "  {}", price(self.price_ms_per_mib, "at most"))
+        write!(f, "  {}", price(self.price_ms_per_mib, false))
     }
 }
 
@@ -171,8 +171,6 @@ impl fmt::Display for ExplainReport {
             };
             writeln!(f, "  the smallest feasible {of} is {}{kernel}", smallest.exact())?;
         }
-        // Between two points of its curve there may be faster divisions, and none.
-        let how = if of == TOTAL { "about" } else { "at most" };
-        write!(f, "  {}", price(self.price_ms_per_mib, how))
+        write!(f, "  {}", price(self.price_ms_per_mib, of == TOTAL))
     }
 }

@@ -33,7 +33,7 @@ pub use budget::{BatchPoint, BatchReport, BudgetReport};
 pub use estimate::{GpuMemory, MemoryEstimate, layer_table};
 pub use explain::{ExplainReport, KernelExplanation, curve_table, front_table};
 pub use learning::{LearningCurve, learning_curves};
-pub use number::{counted, deviation, ms, six_digits, times};
+pub use number::{counted, deviation, ms, price, six_digits, times};
 pub use plan::{Comparison, KernelReport, PlanReport, Ratio, kernel_table};
 pub use profiling::{EstimateReport, ProfilingReport, Recorded};
 pub use scaling::{ScalingPoint, ScalingReport, scaling_figure};

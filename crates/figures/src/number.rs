@@ -65,8 +65,10 @@ pub fn deviation(value: f64, reference: f64) -> String {
     })
 }
 
-/// What more workspace would save, `about` or `at most`, with three digits that count.
-pub(crate) fn price(ms_per_mib: f64, how: &str) -> String {
+/// What more workspace would save, with three digits that count: at most so much, or about, of a total that WD divides,
+/// as between two points of its curve there may be faster divisions, and none.
+pub fn price(ms_per_mib: f64, of_total: bool) -> String {
+    let how = if of_total { "about" } else { "at most" };
     match ms_per_mib {
         price if price <= 0.0 => "more workspace would save nothing".to_owned(),
         price if price < 0.001 => format!("one more MiB would save {how} {price:.1e} ms"),
