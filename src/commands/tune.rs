@@ -60,8 +60,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<()> {
     let budget = planning.device_memory.ok_or_else(needs)?;
     check(args.time.trace.iter().chain(&args.time.plot))?;
     let mut origin = Origin::device(run, &planning.measuring)?;
-    let given = net_spec(net)?;
-    let mut spec = given.clone();
+    let mut spec = net_spec(net)?;
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
     let base = spec.mini_batch().unwrap_or(1);
     refuse_if!(
@@ -89,7 +88,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<()> {
     let learning_rate =
         policy::learning_rate(args.base_lr, f64::from(tuned.mini_batch) / base as f64, args.convexity);
     drop(origin);
-    let (header, run) = time(args, given, tuned.mini_batch)?;
+    let (header, run) = time(args, search.spec, tuned.mini_batch)?;
     let advice = Advice {
         budget,
         base,
