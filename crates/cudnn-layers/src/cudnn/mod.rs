@@ -16,4 +16,4 @@ pub use handle::versions;
 pub(crate) use handle::{SMALL_WORKSPACE, with};
 use tensor::cuda::CudaError;
 
-pub(crate) type Result<T, E = CudaError> = std::result::Result<T, E>;
+type Result<T, E = CudaError> = std::result::Result<T, E>;

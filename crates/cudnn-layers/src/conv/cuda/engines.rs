@@ -2,11 +2,12 @@
 
 use super::convolver::{EngineConvolver, Task};
 use crate::conv::{ConvOp, error::is_unsupported};
-use crate::cudnn::{ConvGraph, Convolution, Engine, EngineFacts, FALLBACK, LIKELY, Result};
+use crate::cudnn::{ConvGraph, Convolution, Engine, EngineFacts, FALLBACK, LIKELY};
 use cudarc::cudnn::sys::cudnnBackendHeurMode_t;
 use num_integer::gcd;
 use planner::Math;
-use tensor::{Accumulate, ConvGeometry, ElementType, Format, cuda::Cuda};
+use tensor::cuda::{Cuda, CudaError};
+use tensor::{Accumulate, ConvGeometry, ElementType, Format};
 
 /// How many suggested engines are tried: the best of the first eight is within half a per cent of the best.
 const MOST: usize = 8;
@@ -25,7 +26,7 @@ impl Search {
         op: ConvOp,
         geometries: [ConvGeometry; 2],
         format: Format,
-    ) -> Result<Self> {
+    ) -> Result<Self, CudaError> {
         // A gradient that is converted is replaced, and added afterwards.
         let is_plain = format.dtype == ElementType::F32 && geometries[0] == geometries[1];
         let only_replaces = op == ConvOp::BackwardFilter && !is_plain;
@@ -37,7 +38,7 @@ impl Search {
     }
 
     /// The engines that `math` allows.
-    pub(super) fn all(&self, math: Math) -> Result<Vec<EngineConvolver>> {
+    pub(super) fn all(&self, math: Math) -> Result<Vec<EngineConvolver>, CudaError> {
         let likely = self.suitable(LIKELY, math, MOST)?;
         // The other list has slow engines, for those who have no memory.
         let wants_memory = likely.iter().all(|engine| engine.workspace > 0);
@@ -66,7 +67,7 @@ impl Search {
         list: cudnnBackendHeurMode_t,
         math: Math,
         most: usize,
-    ) -> Result<Vec<EngineConvolver>> {
+    ) -> Result<Vec<EngineConvolver>, CudaError> {
         let mut found = Vec::new();
         let mut engines = refused(self.graphs[0].engines(&self.task.cuda, list))?.unwrap_or_default();
         // Tried anyway, with the knobs that they have by default.
@@ -82,7 +83,7 @@ impl Search {
     }
 
     /// `engine`, if it applies.
-    pub(super) fn set_up(&self, engine: &Engine) -> Result<Option<EngineConvolver>> {
+    pub(super) fn set_up(&self, engine: &Engine) -> Result<Option<EngineConvolver>, CudaError> {
         let mut configs = Vec::new();
         for graph in &self.graphs {
             match refused(graph.configure(&self.task.cuda, engine))? {
@@ -104,7 +105,7 @@ pub(super) fn is_harmful(op: ConvOp, g: &ConvGeometry) -> bool {
 }
 
 /// `None` for what cuDNN does not offer. Of engines that it does not know it says that their numbers are wrong.
-pub(super) fn refused<T>(answer: Result<T>) -> Result<Option<T>> {
+pub(super) fn refused<T>(answer: Result<T, CudaError>) -> Result<Option<T>, CudaError> {
     match answer {
         // 2000 to 2999 are the reasons for which a parameter is wrong.
         Err(error) if is_unsupported(&error) || matches!(error.status, Some(2000..3000)) => Ok(None),
