@@ -27,14 +27,14 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Allocates what products on this thread pack operands into: else it would happen in the middle of an iteration.
+/// Allocates what products on this thread pack one operand into: else it would happen in the middle of an iteration.
 pub(super) fn allocate_for_this_thread() {
     gemm_common::gemm::L2_SLAB.with(|_| ());
 }
 
 /// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is row-major with rows `c_stride` apart: on all threads
-/// of `cpu`, or, inside a task, on the calling thread alone. The library packs an operand into up to 4 MiB, which it
-/// allocates in each call and gives back, as it takes none that is lent.
+/// of `cpu`, or, inside a task, on the calling thread alone. What the library packs the other operand into, a few MiB for
+/// large products, it allocates in each call and gives back, as it takes none that is lent.
 ///
 /// # Panics
 /// If a slice is too short for its extents.
