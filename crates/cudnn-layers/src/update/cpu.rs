@@ -65,30 +65,30 @@ fn update(cpu: &Cpu, rule: &Rule, rates: &StepRates, scale: f32, param: &mut Par
     let decay = if method == Method::AdamW { 0.0 } else { param.decay };
     let slope = (scale, decay, rule.regularization);
     match method {
-        Method::Sgd => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
+        Method::Sgd => steps(cpu, slope, param, #[inline(always)] move |g, [h], w| {
             *h = m * *h + a * g;
             *w -= *h;
         }),
-        Method::Nesterov => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
+        Method::Nesterov => steps(cpu, slope, param, #[inline(always)] move |g, [h], w| {
             let before = *h;
             *h = m * before + a * g;
             *w -= (1.0 + m) * *h - m * before;
         }),
-        Method::AdaGrad => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
+        Method::AdaGrad => steps(cpu, slope, param, #[inline(always)] move |g, [h], w| {
             *h += g * g;
             *w -= a * g / (h.sqrt() + delta);
         }),
-        Method::RmsProp => steps(cpu, slope, param, #[inline(always)] |g, [h], w| {
+        Method::RmsProp => steps(cpu, slope, param, #[inline(always)] move |g, [h], w| {
             *h = m2 * *h + (1.0 - m2) * g * g;
             *w -= a * g / (h.sqrt() + delta);
         }),
-        Method::AdaDelta => steps(cpu, slope, param, #[inline(always)] |g, [h, k], w| {
+        Method::AdaDelta => steps(cpu, slope, param, #[inline(always)] move |g, [h, k], w| {
             *h = m * *h + (1.0 - m) * g * g;
             let u = g * ((*k + delta) / (*h + delta)).sqrt();
             *k = m * *k + (1.0 - m) * u * u;
             *w -= a * u;
         }),
-        Method::Adam | Method::AdamW => steps(cpu, slope, param, #[inline(always)] |g, [h, k], w| {
+        Method::Adam | Method::AdamW => steps(cpu, slope, param, #[inline(always)] move |g, [h, k], w| {
             *h = m * *h + (1.0 - m) * g;
             *k = m2 * *k + (1.0 - m2) * g * g;
             let kept = if method == Method::AdamW { shrink * *w } else { *w };
@@ -100,15 +100,16 @@ fn update(cpu: &Cpu, rule: &Rule, rates: &StepRates, scale: f32, param: &mut Par
 /// Steps for every element of `param`: the gradient, the numbers that are kept of it, the weight.
 fn steps<const KEPT: usize>(
     cpu: &Cpu,
-    (scale, decay, regularization): (f32, f32, Regularization),
+    slope: (f32, f32, Regularization),
     param: &mut ParamUpdate<'_>,
-    step: impl Fn(f32, [&mut f32; KEPT], &mut f32) + Sync,
+    step: impl Fn(f32, [&mut f32; KEPT], &mut f32) + Copy + Sync,
 ) {
     let ParamUpdate { dw, history, w, .. } = param;
     let (dw, mut kept) = (dw.host::<f32>(), history.host::<f32>());
     let histories = [(); KEPT].map(|()| kept.split_off_mut(..dw.len()).expect("checked by the contract"));
     inlined!(for_each_run_with(cpu, dw.len(), TASK_LEN, (histories, w.host())), |range, histories, w| {
-        let len = range.len();
+        // Copies, which cannot be what is written: else nothing would be vectorised.
+        let ((scale, decay, regularization), step, len) = (slope, step, range.len());
         let (dw, w) = (&dw[range], &mut w[..len]);
         let mut histories = histories.map(|history| &mut history[..len]);
         for i in 0..len {
