@@ -51,7 +51,7 @@ mod tests {
                 });
                 assert_eq!(found, vec![[0.0; 2]; tasks], "for_each on {threads} threads");
                 let mut found = vec![[1.0f32; 2]; tasks];
-                cpu.for_each_chunk(found.as_flattened_mut(), 2, |_, pair| pair.copy_from_slice(&tiny()));
+                cpu.for_each_chunk(found.as_flattened_mut(), 2, &|_, pair| pair.copy_from_slice(&tiny()));
                 assert_eq!(found, vec![[0.0; 2]; tasks], "for_each_chunk on {threads} threads");
             }
             assert_eq!(cpu.run(tiny), [0.0; 2], "run on {threads} threads");
@@ -66,7 +66,7 @@ mod tests {
             let mut values: Vec<f32> = (0..1000).map(|index| index as f32 * 1e-33).collect();
             let cpu = Cpu::new(threads);
             for _ in 0..20 {
-                cpu.for_each_chunk(&mut values, 300, |_, chunk| {
+                cpu.for_each_chunk(&mut values, 300, &|_, chunk| {
                     chunk.iter_mut().for_each(|value| *value *= black_box(0.5));
                 });
             }

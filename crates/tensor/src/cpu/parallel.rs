@@ -5,49 +5,39 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{marker::PhantomData, ops::Range};
 
+/// What is done for an index, with a part of the memory. A reference, so that what shares tasks among threads is compiled
+/// once: for each of them again, it would be a third of what there is to compile of the layers.
+type Task<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
+
 impl Cpu {
     /// Calls `task(index)` for every index below `tasks`. Threads take indices as they become free, so tasks may differ
     /// in length; which thread runs a task must not matter to its result.
     pub fn for_each(&self, tasks: usize, task: impl Fn(usize) + Sync) {
-        self.for_each_with(tasks, &mut vec![(); self.threads()], |index, ()| task(index));
+        self.for_each_scratch(tasks, &mut [], &|index, _| task(index));
     }
 
     /// As [`Cpu::for_each`], lending each thread its own equal piece of `scratch`, whole cache lines. A piece holds
     /// whatever the thread's last task left in it.
-    pub fn for_each_scratch(
-        &self,
-        tasks: usize,
-        scratch: &mut [f32],
-        task: impl Fn(usize, &mut [f32]) + Sync,
-    ) {
+    pub fn for_each_scratch(&self, tasks: usize, scratch: &mut [f32], task: Task<'_>) {
         let piece = scratch.len() / self.threads() / LANES * LANES;
         let mut rest = scratch;
         let next = |_| rest.split_off_mut(..piece).unwrap_or_default();
         let mut pieces: Vec<&mut [f32]> = (0..self.threads()).map(next).collect();
-        self.for_each_with(tasks, &mut pieces, |index, piece| task(index, piece));
-    }
-
-    /// Calls `task(index, chunk)` for every run of `chunk` elements of `elements` (the last may be shorter).
-    pub fn for_each_chunk(
-        &self,
-        elements: &mut [f32],
-        chunk: usize,
-        task: impl Fn(usize, &mut [f32]) + Sync,
-    ) {
-        // No elements may come in chunks of nothing.
-        let chunks = elements.par_chunks_mut(chunk.max(1)).enumerate();
-        self.run(|| chunks.for_each(|(index, chunk)| task(index, chunk)));
-    }
-
-    fn for_each_with<S: Send>(&self, tasks: usize, state: &mut [S], task: impl Fn(usize, &mut S) + Sync) {
         let next = AtomicUsize::new(0);
         // Wherever they run, it is on threads of the pool: there denormals count as zeros.
         self.run(|| {
-            state.par_iter_mut().take(tasks).with_max_len(1).for_each(|state| {
+            pieces.par_iter_mut().take(tasks).with_max_len(1).for_each(|piece| {
                 let indices = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-                indices.take_while(|&index| index < tasks).for_each(|index| task(index, state));
+                indices.take_while(|&index| index < tasks).for_each(|index| task(index, piece));
             });
         });
+    }
+
+    /// Calls `task(index, chunk)` for every run of `chunk` elements of `elements` (the last may be shorter).
+    pub fn for_each_chunk(&self, elements: &mut [f32], chunk: usize, task: Task<'_>) {
+        // No elements may come in chunks of nothing.
+        let chunks = elements.par_chunks_mut(chunk.max(1)).enumerate();
+        self.run(|| chunks.for_each(|(index, chunk)| task(index, chunk)));
     }
 }
 
@@ -111,7 +101,7 @@ mod tests {
             let cpu = Cpu::new(threads);
             let (mut out, mut scratch) = (vec![0.0; 100], vec![0.0; threads * 32]);
             let shared = SharedMut::new(&mut out);
-            cpu.for_each_scratch(100, &mut scratch, |index, piece| {
+            cpu.for_each_scratch(100, &mut scratch, &|index, piece| {
                 assert_eq!(piece.len(), 32);
                 piece.fill(index as f32);
                 // SAFETY: every task writes the one element of its own index.
@@ -126,7 +116,7 @@ mod tests {
     fn chunks_are_numbered_and_the_last_may_be_short() {
         let mut elements = vec![0.0; 10];
         Cpu::new(2)
-            .for_each_chunk(&mut elements, 4, |index, chunk| chunk.fill((index * 10 + chunk.len()) as f32));
+            .for_each_chunk(&mut elements, 4, &|index, chunk| chunk.fill((index * 10 + chunk.len()) as f32));
         assert_eq!(elements, [4.0, 4.0, 4.0, 4.0, 14.0, 14.0, 14.0, 14.0, 22.0, 22.0]);
     }
 
@@ -134,7 +124,7 @@ mod tests {
     fn empty_scratch_is_no_obstacle() {
         let cpu = Cpu::new(2);
         let count = AtomicUsize::new(0);
-        cpu.for_each_scratch(5, &mut [], |_, piece| {
+        cpu.for_each_scratch(5, &mut [], &|_, piece| {
             assert!(piece.is_empty());
             count.fetch_add(1, Ordering::Relaxed);
         });

@@ -56,7 +56,7 @@ impl Plain {
             return x;
         }
         let pixels = &mut workspace[..g.n * g.c * g.out_pixels()];
-        cpu.for_each_chunk(pixels, g.out_pixels(), |plane, to| {
+        cpu.for_each_chunk(pixels, g.out_pixels(), &|plane, to| {
             for (row, to) in to.chunks_exact_mut(g.out_w()).enumerate() {
                 let from = x[(plane * g.h + row * down) * g.w..].iter().step_by(right);
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
@@ -70,7 +70,7 @@ impl Plain {
         let (g, [c, k, pixels]) = (&self.g, self.extents());
         let share = (k / 2).clamp(32, 128);
         for (group, dw) in out.chunks_exact_mut(k * c).enumerate() {
-            cpu.for_each_chunk(dw, share * c, |task, dw| {
+            cpu.for_each_chunk(dw, share * c, &|task, dw| {
                 let mut mode = accumulate;
                 for part in (group..g.n * g.groups).step_by(g.groups) {
                     let x = Matrix::rows(&a[part * c * pixels..], pixels).t();
@@ -95,7 +95,7 @@ impl Plain {
         if g.n * g.groups == 1 {
             one(0, out, Some(cpu));
         } else {
-            cpu.for_each_chunk(out, rows * pixels, |part, out| one(part, out, None));
+            cpu.for_each_chunk(out, rows * pixels, &|part, out| one(part, out, None));
         }
     }
 }
@@ -117,7 +117,7 @@ impl Pass for RollUp {
         let ([unrolled, matrix], _) = split(workspace, self.lens());
         for group in 0..g.groups {
             // `matrix[k][n, p, q]`.
-            cpu.for_each_chunk(matrix, pixels, |part, to| {
+            cpu.for_each_chunk(matrix, pixels, &|part, to| {
                 let (channel, sample) = (group * k + part / g.n, part % g.n);
                 to.copy_from_slice(&dy[(sample * g.k + channel) * pixels..][..pixels]);
             });
@@ -140,7 +140,7 @@ impl RollUp {
     fn roll_up(&self, cpu: &Cpu, group: usize, unrolled: &[f32], dx: &mut [f32], accumulate: Accumulate) {
         let (g, axes) = (&self.g, [0, 1].map(|axis| Axis::forward(&self.g, axis)));
         let (pixels, channels) = (g.out_pixels(), g.c / g.groups);
-        cpu.for_each_chunk(dx, g.h * g.w, |plane, to| {
+        cpu.for_each_chunk(dx, g.h * g.w, &|plane, to| {
             let (sample, channel) = (plane / g.c, plane % g.c);
             if channel / channels != group {
                 return;

@@ -54,7 +54,7 @@ impl Pass for Tiling {
     fn prepare(&self, cpu: &Cpu, filter: &[f32], workspace: &mut [f32]) {
         let ([spectra, ..], scratch) = self.cut(workspace);
         let spectra = SharedMut::new(spectra);
-        cpu.for_each_scratch(AnalyseFilter::tasks(self), scratch, |index, scratch| {
+        cpu.for_each_scratch(AnalyseFilter::tasks(self), scratch, &|index, scratch| {
             dispatch(AnalyseFilter { tiling: self, filter, spectra, index, scratch });
         });
     }
@@ -69,7 +69,7 @@ impl Pass for Tiling {
             }
         }
         let (left, right, products) = (&*left, &*right, SharedMut::new(result));
-        cpu.for_each_scratch(Multiply::tasks(self), scratch, |index, scratch| {
+        cpu.for_each_scratch(Multiply::tasks(self), scratch, &|index, scratch| {
             dispatch(Multiply { tiling: self, left, right, result: products, index, scratch });
         });
         let (rows, out) = (&*result, SharedMut::new(out));
@@ -90,7 +90,7 @@ impl Tiling {
 
     fn analyse(&self, cpu: &Cpu, images: &Images, values: &[f32], spectra: &mut [f32], scratch: &mut [f32]) {
         let spectra = SharedMut::new(spectra);
-        cpu.for_each_scratch(self.blocks_of_all(images.blocks()), scratch, |index, scratch| {
+        cpu.for_each_scratch(self.blocks_of_all(images.blocks()), scratch, &|index, scratch| {
             dispatch(Analyse { tiling: self, images, elements: values, spectra, index, scratch });
         });
     }

@@ -64,7 +64,7 @@ impl Pass for Correlation {
 
     fn run(&self, cpu: &Cpu, operands: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         if accumulate == Accumulate::Replace && self.leaves_pixels {
-            cpu.for_each_chunk(out, 1 << 14, |_, chunk| chunk.fill(0.0));
+            cpu.for_each_chunk(out, 1 << 14, &|_, chunk| chunk.fill(0.0));
         }
         let ([input, filter], out) = (operands, SharedMut::new(out));
         for phase in &self.phases {
@@ -72,7 +72,7 @@ impl Pass for Correlation {
             // A group of the filter is a run of `k`, whichever of the two channels that is.
             let filter_len = phase.filter.out_channels * phase.in_channels * phase.filter.plane;
             let bands = phase.patch.pixels.pieces();
-            cpu.for_each_scratch(phase.groups * panels * bands, workspace, |task, scratch| {
+            cpu.for_each_scratch(phase.groups * panels * bands, workspace, &|task, scratch| {
                 let (panel, band) = (task / bands, phase.patch.pixels.piece(task % bands));
                 let group = panel / panels;
                 let vectors = part(phase.filter.out_channels.div_ceil(LANES), panels, panel % panels);

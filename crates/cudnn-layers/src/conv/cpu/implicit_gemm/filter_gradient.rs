@@ -39,7 +39,7 @@ impl Pass for FilterGradient {
     fn run(&self, cpu: &Cpu, [x, dy]: [&[f32]; 2], (out, accumulate): HostOut<'_>, workspace: &mut [f32]) {
         let (panels, out) = (self.g.groups * self.panels, SharedMut::new(out));
         let boxes = self.patch.taps.pieces();
-        cpu.for_each_scratch(panels * boxes, workspace, |task, scratch| {
+        cpu.for_each_scratch(panels * boxes, workspace, &|task, scratch| {
             let (panel, taps) = (task / boxes, TapBox(self.patch.taps.piece(task % boxes)));
             let group = panel / self.panels;
             let vectors = part(self.vectors(), self.panels, panel % self.panels);

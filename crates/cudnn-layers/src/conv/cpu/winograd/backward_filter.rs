@@ -40,7 +40,7 @@ impl Pass for BackwardFilter {
         for group in 0..problem.groups {
             let shared = [&mut *inputs, &mut *outputs].map(SharedMut::new);
             // Both operands, by rows of tiles.
-            cpu.for_each_scratch(2 * problem.rows(), workspace, |task, scratch| {
+            cpu.for_each_scratch(2 * problem.rows(), workspace, &|task, scratch| {
                 let row = task / 2;
                 let (place, tile) = ((group, row..row + 1), row * problem.cols());
                 if task % 2 == 0 {
@@ -51,7 +51,7 @@ impl Pass for BackwardFilter {
                     analyse::<OutputAdjoint, M>(problem, dy, place, to, scratch);
                 }
             });
-            cpu.for_each_scratch(panels * slices.panels(), workspace, |task, sums| {
+            cpu.for_each_scratch(panels * slices.panels(), workspace, &|task, sums| {
                 let (panel, slice) = (task / slices.panels(), slices.panel_blocks(task % slices.panels()));
                 self.gradients((group, panel, slice), (inputs, outputs), (&dw, accumulate), sums);
             });

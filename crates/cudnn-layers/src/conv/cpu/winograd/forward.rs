@@ -54,7 +54,7 @@ impl Pass for Forward {
         let ([prepared], scratch) = split(workspace, [self.prepared_len()]);
         let out = SharedMut::new(out);
         for (group, filters) in prepared.chunks_exact(self.filters().len()).enumerate() {
-            cpu.for_each_scratch(self.tasks(), scratch, |task, scratch| {
+            cpu.for_each_scratch(self.tasks(), scratch, &|task, scratch| {
                 self.fused_block((a, group, self.rows(task)), filters, (&out, accumulate), scratch);
             });
         }

@@ -30,16 +30,16 @@ impl Pass for Nonfused {
         let (out, panels) = (SharedMut::new(out), layout.panels());
         for group in 0..problem.groups {
             let shared = SharedMut::new(inputs);
-            cpu.for_each_scratch(pass.tasks(), workspace, |task, scratch| {
+            cpu.for_each_scratch(pass.tasks(), workspace, &|task, scratch| {
                 let to = (input_layout, &shared, task * pass.block * problem.cols());
                 let x = (problem.input, problem.pad, a);
                 analyse::<Input, A>(problem, x, (group, pass.rows(task)), to, scratch);
             });
             let shared = SharedMut::new(products);
-            cpu.for_each_scratch(panels, workspace, |panel, scratch| {
+            cpu.for_each_scratch(panels, workspace, &|panel, scratch| {
                 pass.multiply_panel((b, group, panel), inputs, (layout, &shared), scratch);
             });
-            cpu.for_each_scratch(pass.tasks() * panels, workspace, |task, scratch| {
+            cpu.for_each_scratch(pass.tasks() * panels, workspace, &|task, scratch| {
                 let (task, panel) = (task / panels, task % panels);
                 dispatch(Synthesise {
                     problem,
