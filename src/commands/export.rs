@@ -15,10 +15,8 @@ pub(super) fn export(args: &ExportArgs) -> Result<()> {
     let out = args.out.canonicalize().ok();
     let is_out = |file: &&PathBuf| out.is_some() && file.canonicalize().ok() == out;
     if let Some(file) = weights.iter().chain([model]).find(is_out) {
-        let file = file.display();
-        return Err(Error::Refused(format!(
-            "--out {file} is what is to be exported: it is not written over"
-        )));
+        let why = format!("--out {} is what is to be exported: it is not written over", file.display());
+        return Err(Error::Refused(why));
     }
     let spec = load_net(model)?.for_state(&state.of(Phase::Test));
     // Nothing runs, and no data are opened.

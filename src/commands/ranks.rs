@@ -24,10 +24,8 @@ pub(super) fn on_each(run: &RunArgs, body: impl Fn(&RunArgs, &Group) -> Result<(
         }
         let group = rank.join()?;
         let result = body(&run, &group);
-        group.finish(match &result {
-            Err(error) if !error.is_stop() => Err(error),
-            _ => Ok(()),
-        });
+        let is_fault = result.as_ref().is_err_and(|error| !error.is_stop());
+        group.finish(if is_fault { result.as_ref().copied() } else { Ok(()) });
         result
     };
     thread::scope(|scope| {

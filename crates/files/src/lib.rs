@@ -7,7 +7,6 @@
 mod atomic;
 mod claim;
 pub mod database;
-pub mod digest;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -38,6 +37,14 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// A short number for a long text, FNV-1a in 64 bits: the same on every machine and in every version, which the standard
+/// library's hashes need not be.
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// A number that cannot be guessed: the standard library keys every hasher with random numbers of the system.

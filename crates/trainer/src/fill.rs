@@ -1,7 +1,7 @@
 //! First values of parameters.
 
 use crate::spec::{Filler, FillerKind, VarianceNorm};
-use files::digest::fnv1a;
+use files::fnv1a;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tensor::TensorType;

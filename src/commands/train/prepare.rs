@@ -6,7 +6,7 @@ use crate::commands::inputs::{ranks_note, refuse, synthetic, warn};
 use crate::commands::setup::{Planned, Session, announce};
 use crate::report::{DataReport, NetReport, Subject, TrainReport};
 use crate::{Console, Error, Result, commands::origin::Origin, models::load_solver};
-use files::{digest::fnv1a, read_regular};
+use files::{fnv1a, read_regular};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trainer::snapshot::{SnapshotPlace, SolverState, Weights, load_solver_state, newest};

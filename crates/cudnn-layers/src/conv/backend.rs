@@ -2,7 +2,7 @@
 
 #[cfg(feature = "cuda")]
 use super::cuda;
-use super::{ConvError, ConvOp, Convolver, Result, cpu};
+use super::{ConvError, ConvOp, Convolver, Result, cpu, kernel_id};
 #[cfg(not(feature = "cuda"))]
 use crate::cudnn as cuda;
 use planner::{KernelId, Math};
@@ -25,8 +25,8 @@ pub fn candidates(device: &Device, kernel: &KernelId, micro_batch: u32) -> Resul
 /// There is none that applies; or as for [`candidates`].
 pub fn find(device: &Device, op: ConvOp, g: ConvGeometry, name: &str) -> Result<Arc<dyn Convolver>> {
     let found = all(device, op, g, (device.format(), Math::Tf32), Some(name))?.pop();
-    let unknown = || format!("this device has no algorithm {name} for {op} of {g:?}");
-    found.ok_or_else(|| ConvError::Refused(unknown()))
+    let unknown = |id: KernelId| format!("this device has no algorithm {name} for {op} of {}", id.shape);
+    found.ok_or_else(|| ConvError::Refused(unknown(kernel_id(op, &g, device.format()))))
 }
 
 /// The algorithms that apply; with a `name`, the one of that name.

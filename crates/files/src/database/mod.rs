@@ -14,7 +14,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{digest::fnv1a, random, read_regular, remove_abandoned, try_writing, write_atomically};
+use crate::{fnv1a, random, read_regular, remove_abandoned, try_writing, write_atomically};
 use planner::{CostTable, DeviceHeader};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};

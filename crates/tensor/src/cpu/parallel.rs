@@ -18,10 +18,9 @@ impl Cpu {
 
     /// As [`Cpu::for_each`], lending each thread its own equal piece of `scratch`, whole cache lines. A piece holds
     /// whatever the thread's last task left in it.
-    pub fn for_each_scratch(&self, tasks: usize, scratch: &mut [f32], task: Task<'_>) {
+    pub fn for_each_scratch(&self, tasks: usize, mut scratch: &mut [f32], task: Task<'_>) {
         let piece = scratch.len() / self.threads() / LANES * LANES;
-        let mut rest = scratch;
-        let next = |_| rest.split_off_mut(..piece).unwrap_or_default();
+        let next = |_| scratch.split_off_mut(..piece).unwrap_or_default();
         let mut pieces: Vec<&mut [f32]> = (0..self.threads()).map(next).collect();
         let next = AtomicUsize::new(0);
         // Wherever they run, it is on threads of the pool: there denormals count as zeros.

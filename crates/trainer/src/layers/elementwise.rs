@@ -9,7 +9,7 @@ use cudnn_layers::activation::{self, Activation};
 use cudnn_layers::dropout::{self, Dropout};
 use cudnn_layers::scale::{self, Affine, AffineGradients};
 use cudnn_layers::{AxisExtents, bias, copy};
-use files::digest::fnv1a;
+use files::fnv1a;
 use tensor::{Device, TensorType, View};
 
 /// y = f(x). In place where backward sees the top only; a ReLU's needs no more than the sign, and there adds the bias of

@@ -4,9 +4,11 @@
 use super::identity;
 use crate::snapshot::{PLANS, Tensors};
 use crate::{error::Result, net::Net};
+use cudnn_layers::conv::{Runner, geometry};
 use memory::{Action, Outline, Schedule, policy::MemoryPolicy};
 use planner::{Bytes, DeviceHeader, Kernel, Plan, PlanOptions, PlannedKernel, WdSolver, WorkspacePolicy};
 use serde::{Deserialize, Serialize};
+use tensor::Device;
 
 /// The plans of a training's nets, and the device whose measurements they follow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +79,7 @@ impl PlanRecord {
         let mut origin = PlanOrigin::Recorded;
         let plan = |(index, net): (usize, &mut Net)| {
             let plan = self.plan(index, &net.kernels(), &identity(net.device()), &options(index));
+            let plan = plan.and_then(|plan| check_algorithms(net.device(), plan));
             if let (0, Err(reason)) = (index, &plan) {
                 origin = PlanOrigin::Refused(reason.clone());
             }
@@ -132,6 +135,18 @@ impl PlanRecord {
             plan.kernels.iter().try_for_each(check_kernel)
         })
     }
+}
+
+/// The plan, if it can run. A processor's algorithms are those of this program, of which another build may have others; a
+/// GPU's are those of its libraries, whose versions are part of the device.
+fn check_algorithms<'p>(device: &Device, plan: &'p Plan) -> Result<&'p Plan, String> {
+    let is_ours = matches!(device, Device::Cpu(_));
+    for PlannedKernel { kernel, configuration, .. } in plan.kernels.iter().filter(|_| is_ours) {
+        let geometry = geometry(&kernel.id.shape, kernel.mini_batch);
+        let runner = Runner::new(device, kernel.id.op, geometry, configuration);
+        runner.map_err(|error| format!("{kernel} cannot run under it ({error})"))?;
+    }
+    Ok(plan)
 }
 
 /// A configuration that covers the mini-batch, and its workspace.

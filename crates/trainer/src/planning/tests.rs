@@ -1,8 +1,9 @@
 //! Recorded plans: what they are good for, and what a damaged file may say.
 
-use super::{PlanRecord, Planning, Rates, Records, estimated_costs};
+use super::{PlanOrigin, PlanRecord, Planning, Rates, Records, estimated_costs, identity};
 use crate::snapshot::{load_tensors, save_tensors};
 use crate::{error::NetError, stop::Stop, testing::build};
+use cudnn_layers::conv::candidates;
 use files::database::Database;
 use planner::{
     BatchSizePolicy, Bytes, Configuration, ConvOp, ConvShape, DeviceHeader, Dtype, Explanation, Kernel,
@@ -113,6 +114,32 @@ fn a_recorded_plan_is_good_for_its_own_device_kernels_and_options_only() {
         reason.ends_with("not with powerOfTwo, wr 64 MiB with deterministic algorithms only"),
         "{reason}"
     );
+}
+
+#[test]
+fn a_plan_whose_algorithms_are_gone_is_not_used() {
+    let mut nets = [build(
+        "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }
+         layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
+            convolution_param { num_output: 4 kernel_size: 3 } }",
+    )
+    .unwrap()];
+    let (kernels, device) = (nets[0].kernels(), nets[0].device().clone());
+    let mut record = PlanRecord { device: identity(&device), ..record() };
+    let template = record.plans[0].kernels[0].clone();
+    let planned = |kernel: Kernel| {
+        let all = candidates(&device, &kernel.id, kernel.mini_batch).unwrap();
+        let configuration = Configuration::new([Run { count: 1, micro: all[0].measurement(1.0, 0.0) }]);
+        PlannedKernel { kernel, workspace: configuration.workspace(), configuration, ..template.clone() }
+    };
+    record.plans[0].kernels = kernels.into_iter().map(planned).collect();
+    let mut plans = |record: &PlanRecord| record.plans(&mut nets, |_| PlanOptions::default());
+    assert_eq!(plans(&record), (vec![Some(record.plans[0].clone())], PlanOrigin::Recorded));
+    let kernel = &mut record.plans[0].kernels[0];
+    let micro = Measurement { algorithm: "GONE".into(), ..kernel.configuration.runs()[0].micro.clone() };
+    kernel.configuration = Configuration::new([Run { count: 1, micro }]);
+    let why = "conv Forward cannot run under it (this device has no algorithm GONE for Forward of 3x8x8, 4 filters 3x3)";
+    assert_eq!(plans(&record), (vec![None], PlanOrigin::Refused(why.to_owned())));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::weights::{STATE, load_weights};
 use super::{NamedTensor, NetError, Result, Tensors, load_tensors, save_tensors};
-use files::digest::fnv1a;
+use files::fnv1a;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 

@@ -4,7 +4,7 @@
 use super::Training;
 use crate::spec::{LayerKind, LayerSpec, LrPolicy, Mean, NetSpec, SolverSpec};
 use crate::{net::Net, net::graph::Node, planning::PlanOrigin, snapshot::SolverState};
-use files::{digest::fnv1a, read_regular};
+use files::{fnv1a, read_regular};
 use planner::Plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

@@ -6,7 +6,7 @@ use crate::run::{MiniBatch, NetRun};
 use crate::snapshot::{NamedTensor, Weights, save_tensors};
 use crate::spec::{LayerKind, NetSpec, Phase, TransformParams};
 use crate::testing::{Forced, gpu, numbers, plan_options, root, weights};
-use files::digest::fnv1a;
+use files::fnv1a;
 use planner::{BatchSizePolicy, WorkspacePolicy};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};

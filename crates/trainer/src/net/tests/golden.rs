@@ -6,7 +6,7 @@ use crate::layers::{BuildOptions, SyntheticData};
 use crate::net::{Net, RunLayout};
 use crate::spec::{NetSpec, Phase};
 use crate::testing::{build_on, root};
-use files::digest::fnv1a;
+use files::fnv1a;
 use memory::Buffer;
 use tensor::{Cpu, Device};
 
