@@ -4,10 +4,10 @@
     cargo run --release -p microbatch-memory --example small_nets | venv/bin/python benches/peers/memory_ilp.py
 
 The ILP is derived from outline and costs alone: for every feature map keep, offload (free before which action forward,
-coming back before which one backward) or recompute (before which action backward), for every kernel a point of its front,
-stalls, and copies in every interval of actions within the time that there is. Its memory is the sum of what is alive, so
-that it may be below what can be placed: no plan of ours is faster than its optimum, and no bound of ours is above it, but
-for what recomputation within an action's turn makes finer with us than here.
+coming back before which one backward) or recompute (before which actions backward, up to its own first use there), for
+every kernel a point of its front, stalls, and copies in every interval of actions within the time that there is. Its
+memory is the sum of what is alive, so that it may be below what can be placed: no plan of ours is faster than its optimum,
+and no bound of ours is above it, but for what recomputation within an action's turn makes finer with us than here.
 """
 
 import json
@@ -81,7 +81,7 @@ class Net:
                     self.units[unit]["inputs"].add(i)
 
     def diffs(self):
-        """Bytes of gradients alive at each action backward."""
+        """Bytes of gradients alive at each action backward, and of those that were alive before it."""
         uses = {}
         for h, n in enumerate(self.backward):
             node = self.nodes[n]
@@ -89,16 +89,19 @@ class Net:
             touched += [v for v, wanted in zip(node["bottoms"], node["propagates"]) if wanted]
             for v in touched:
                 uses.setdefault(self.root(v), []).append(h)
-        sums = [0] * len(self.backward)
+        sums, lasting = ([0] * len(self.backward) for _ in range(2))
+
+        def add(first, end, size):
+            for h in range(first, end):
+                sums[h] += arena(size)
+                lasting[h] += arena(size) if h > first else 0
+
         for root, at in uses.items():
             flows = any(v["root"] == root and v["needs_diff"] and self.nodes[v["producer"]]["backward"] for v in self.values)
-            for h in range(at[0], (at[-1] if flows else len(sums) - 1) + 1):
-                sums[h] += arena(self.values[root]["bytes"])
+            add(at[0], at[-1] + 1 if flows else len(sums), self.values[root]["bytes"])
         for param, size in enumerate(param["bytes"] for param in self.params):
-            first = min(h for h, n in enumerate(self.backward) if param in self.nodes[n]["gradients"])
-            for h in range(first, len(sums)):
-                sums[h] += arena(size)
-        return sums
+            add(min(h for h, n in enumerate(self.backward) if param in self.nodes[n]["gradients"]), len(sums), size)
+        return sums, lasting
 
 
 class Model:
@@ -154,7 +157,8 @@ def optimum(outline, costs, budget):
 
     # What becomes of each map.
     keep = [model.variable() for _ in tensors]
-    again = [[model.variable(upper=float(unit["repeats"])) for _ in steps] for unit in units]
+    own = [min([t["back"][0] for t in tensors if t["unit"] == u and t["back"]], default=len(backward)) for u in range(len(units))]
+    again = [[model.variable(upper=float(unit["repeats"] and h <= last)) for h in steps] for unit, last in zip(units, own)]
     leaves = [tensor["leaves"] and not tensor["stays"] for tensor in tensors]
     out = [{d: model.variable() for d in range(t["used"] + 1, turn + 1)} if ok else {} for t, ok in zip(tensors, leaves)]
     back = [{(h, g): model.variable() for g in steps for h in range(g + 1)} if ok else {} for ok in leaves]
@@ -162,7 +166,6 @@ def optimum(outline, costs, budget):
     during = [[model.variable(integer=False) for _ in steps] for _ in tensors]
     repeat_ms = {}
     for u, unit in enumerate(units):
-        model.row([(v, 1.0) for v in again[u]], high=1.0)
         for h in steps:
             terms = []
             for n in unit["nodes"]:
@@ -180,7 +183,9 @@ def optimum(outline, costs, budget):
             repeat_ms[u, h] = terms
     for i, tensor in enumerate(tensors):
         u = tensor["unit"]
-        model.row([(keep[i], 1.0)] + [(v, 1.0) for v in again[u]] + [(v, 1.0) for v in back[i].values()], high=1.0)
+        stays_or_leaves = [(keep[i], 1.0)] + [(v, 1.0) for v in back[i].values()]
+        for h in steps:
+            model.row([(again[u][h], 1.0)] + stays_or_leaves, high=1.0)
         model.row([(v, 1.0) for v in out[i].values()] + [(v, -1.0) for v in back[i].values()], 0.0, 0.0)
         for h in steps:
             arrives = [(again[u][h], -1.0)] + [(v, -1.0) for (_, g), v in back[i].items() if g == h]
@@ -203,24 +208,28 @@ def optimum(outline, costs, budget):
             elif f > tensor["used"]:
                 terms += [(v, tensor["bytes"] * mib) for v in [keep[i]] + [v for d, v in out[i].items() if d > f]]
         model.row(terms, high=(budget - rest) * mib)
-    diffs, large = net.diffs(), sum(tensor["bytes"] for tensor in tensors) * 4 * mib
+    (diffs, lasting), large = net.diffs(), sum(tensor["bytes"] for tensor in tensors) * 4 * mib
     readers = [[u for u, unit in enumerate(units) if i in unit["inputs"]] for i in range(len(tensors))]
     for h, n in enumerate(backward):
         coming = [(v, tensors[i]["bytes"] * mib) for i in range(len(tensors)) for (first, g), v in back[i].items() if first <= h < g]
         terms = [(usable[i][h], tensor["bytes"] * mib) for i, tensor in enumerate(tensors)]
         terms += [(v, size * mib) for v, _, size in points[n, 1]]
         model.row(terms + coming, high=(budget - diffs[h] - scratch(n, 1)) * mib)
-        # A gradient that this action makes is not there before it.
-        lasting = diffs[h] and min(diffs[h], diffs[h - 1] if h else 0)
         for u, unit in enumerate(units):
-            for again_n in unit["nodes"] if unit["repeats"] else []:
-                terms = [(again[u][h], large)] + [(v, size * mib) for v, _, size in points[again_n, 0]] + coming
-                for i, tensor in enumerate(tensors):
-                    later = tensor["unit"] > u
-                    last = max(readers[i] + [tensor["unit"]])
-                    terms.append(((during if u <= last else usable)[i][h], tensor["bytes"] * mib))
-                    terms += [(again[tensor["unit"]][h], -tensor["bytes"] * mib)] if later else []
-                model.row(terms, high=(budget - lasting - scratch(again_n, 0)) * mib + large)
+            if not unit["repeats"]:
+                continue
+            terms = [(again[u][h], large)] + coming
+            for i, tensor in enumerate(tensors):
+                # There while u is computed again: what is used after that, or read by what follows it in this turn.
+                there, is_later = model.variable(integer=False), tensor["unit"] > u
+                made = [(again[tensor["unit"]][h], 1.0)] if is_later else []
+                model.row([(there, 1.0), (usable[i][h], -1.0)] + made, low=0.0)
+                for reader in [r for r in readers[i] if r >= u] + ([u] if tensor["unit"] == u else []):
+                    model.row([(there, 1.0), (during[i][h], -1.0), (again[reader][h], -1.0)] + made, low=-1.0)
+                terms.append((there, tensor["bytes"] * mib))
+            for n in unit["nodes"]:
+                workspace = [(v, size * mib) for v, _, size in points[n, 0]]
+                model.row(terms + workspace, high=(budget - lasting[h] - scratch(n, 0)) * mib + large)
 
     # Copies: those that begin and end within an interval of actions take no longer than it.
     def copy_ms(i, direction):

@@ -1,7 +1,7 @@
 //! The fastest choices for a capacity, found by changes at random.
 
 use super::problem::Problem;
-use super::trial::{Choice, Trial};
+use super::trial::{Choice, STATES, Trial};
 use std::{panic::resume_unwind, thread};
 
 /// So many units are changed from a start, within limits of its trials, and so many are placed at each capacity.
@@ -136,6 +136,7 @@ impl<'a> Annealing<'a> {
             let other = &self.known[self.random.below(self.known.len())];
             for &unit in self.units.iter().skip(first).take(len) {
                 next.repeated[unit] = other.repeated[unit];
+                next.briefly[unit] = other.briefly[unit];
                 let tensors = problem.units[unit].tensors.iter();
                 tensors.for_each(|&tensor| next.offloaded[tensor] = other.offloaded[tensor]);
             }
@@ -146,18 +147,9 @@ impl<'a> Annealing<'a> {
             let near = (first + step).saturating_sub(10).min(count - 1);
             let is_far = change > 0 && self.random.part() < 0.5;
             let unit = self.units[if is_far { self.random.below(count) } else { near }];
-            next.set(problem, unit, self.random.below(3));
+            next.set(problem, unit, self.random.below(STATES));
         }
         next
-    }
-}
-
-impl Choice {
-    /// Lets a unit be kept (0), offloaded (1) or computed again (2).
-    pub(super) fn set(&mut self, problem: &Problem<'_>, unit: usize, state: usize) {
-        self.repeated[unit] = problem.units[unit].repeats && state == 2;
-        let tensors = problem.units[unit].tensors.iter();
-        tensors.for_each(|&one| self.offloaded[one] = state == 1 && problem.tensors[one].leaves);
     }
 }
 

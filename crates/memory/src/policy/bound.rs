@@ -10,9 +10,10 @@
 //!
 //! At any prices of at least zero (sums of y and of z at most 1, as computation can always wait), the least of time
 //! plus priced violations is a lower bound, and it falls apart: each kernel chooses its workspace, each unit whether
-//! its tensors are kept, offloaded or computed again, and when they go and come. What is computed again wants its
-//! input: along paths of units that read each other that is part of it, by dynamic programming; the other inputs are
-//! left out, as are scratch at that time and the placing of buffers. Prices rise along the violations (a subgradient).
+//! its tensors are kept, offloaded or computed again, once or twice, and when they go and come. What is computed again
+//! wants its input: along paths of units that read each other that is part of it, by dynamic programming. The other
+//! inputs are left out, as are a third time, scratch at that time and the placing of buffers. Prices rise along the
+//! violations (a subgradient).
 
 use super::price::{Price, Prices};
 use super::problem::{Problem, Tensor};
@@ -122,7 +123,7 @@ impl<'a> Bound<'a> {
     fn note(&self, index: usize, table: &Table, wanted: usize, price: &Price, answer: &mut Answer) -> usize {
         let (problem, turn, none) = (self.problem, self.problem.turn(), self.problem.backward.len());
         let Answer { choice, violation: Prices { memory, copies }, .. } = answer;
-        let again = table.again[wanted];
+        let [again, held] = table.again[wanted];
         for &id in &problem.units[index].tensors {
             let tensor = &problem.tensors[id];
             let mut alive =
@@ -131,7 +132,12 @@ impl<'a> Bound<'a> {
             let back = tensor.back.map(|back| back[0]).or((is_read && wanted != none).then_some(wanted));
             let Some(back) = back.filter(|_| !tensor.stays) else { continue };
             if again != none {
-                alive(turn + again, turn + back);
+                if again != held && is_read {
+                    alive(turn + again, turn + wanted);
+                }
+                if again == held || tensor.back.is_some() {
+                    alive(turn + held, turn + back);
+                }
                 continue;
             }
             match price.away(tensor, back, if is_read { wanted } else { none }) {
@@ -150,8 +156,12 @@ impl<'a> Bound<'a> {
             }
         }
         choice.repeated[index] = again != none || table.is_unseen;
+        choice.briefly[index] = again != held;
         if again != none {
             copies[turn + again + 1] -= problem.units[index].repeat_ms;
+        }
+        if held != again {
+            copies[turn + held + 1] -= problem.units[index].repeat_ms;
         }
         again
     }
@@ -203,8 +213,9 @@ impl<'a> Bound<'a> {
 struct Table {
     /// The least cost, in milliseconds.
     ms: Vec<f64>,
-    /// Before which backward action it is computed again; one past the last if it is not.
-    again: Vec<usize>,
+    /// Before which backward action it is computed again for what wants it, and before which to be held until its own
+    /// use; one past the last if it is not.
+    again: Vec<[usize; 2]>,
     /// The tensor that is wanted.
     read: Option<usize>,
     /// Whether no backward pass sees it.
@@ -218,7 +229,6 @@ impl Table {
         let seen = || tensors().filter_map(|tensor| Some((tensor, tensor.back?[0])));
         let first = seen().map(|(_, back)| back).min();
         let wanted = read.map(|read| &problem.tensors[read]).filter(|tensor| !tensor.stays);
-        let repeat_ms = if unit.repeats { unit.repeat_ms } else { f64::INFINITY };
         // What the tensors cost that nobody wants, if they are not computed again.
         let least = |tensor: &Tensor, back: usize| {
             price.away(tensor, back, none).map_or_else(|| price.kept(tensor, back), |away| away.0)
@@ -226,25 +236,34 @@ impl Table {
         let is_wanted = |tensor: &Tensor| wanted.is_some_and(|wanted| wanted.buffer == tensor.buffer);
         let others = seen().filter(|(tensor, _)| !is_wanted(tensor));
         let others_ms: f64 = others.map(|(tensor, back)| least(tensor, back)).sum();
-        let mut table =
-            Self { ms: vec![0.0; none + 1], again: vec![none; none + 1], read, is_unseen: first.is_none() };
-        let (mut repeated, mut come_ms) = ((f64::INFINITY, none), f64::INFINITY);
+        let again = vec![[none; 2]; none + 1];
+        let mut table = Self { ms: vec![0.0; none + 1], again, read, is_unseen: first.is_none() };
         let unseen = wanted.filter(|tensor| tensor.back.is_none());
         let seen_wanted = wanted.and_then(|tensor| Some((tensor, tensor.back?[0])));
         let leaving = seen_wanted.filter(|(tensor, _)| tensor.leaves);
         let leaving = leaving.and_then(|(tensor, back)| price.leaving(tensor, price.kept(tensor, back)));
         let seen_bytes = seen().map(|(tensor, _)| tensor.bytes).sum();
         let alive_ms: f64 = seen().map(|(tensor, back)| price.alive(tensor.bytes, turn, turn + back)).sum();
+        let made_ms = |at: usize| unit.repeat_ms * (1.0 - price.back(turn + at));
+        let own_ms = |at: usize| alive_ms - price.alive(seen_bytes, turn, turn + at);
+        let wanted_bytes = wanted.map_or(0, |tensor| tensor.bytes);
+        // The cheapest until now: made for what wants it, or for its own use, too; and back from the host.
+        let [mut brief, mut held] = [(f64::INFINITY, none); 2];
+        let mut come_ms = f64::INFINITY;
+        let less = |old: (f64, usize), ms: f64, at: usize| if ms < old.0 { (ms, at) } else { old };
         // From then on nothing changes.
         let settled = seen_wanted.map(|(_, back)| back).or(first).filter(|_| unseen.is_none());
         for at in 0..=settled.unwrap_or(none) {
-            // What is first seen before that is there anyway; what nobody sees is made when it is wanted.
-            let extends = at < none && first.is_none_or(|first| at <= first);
-            if extends && repeat_ms < f64::INFINITY {
-                let alive_ms = alive_ms - price.alive(seen_bytes, turn, turn + at);
-                let before_ms = unseen.map_or(0.0, |tensor| price.alive(tensor.bytes, turn, turn + at));
-                let ms = repeat_ms * (1.0 - price.back(turn + at)) + alive_ms + below[at] - before_ms;
-                repeated = if ms < repeated.0 { (ms, at) } else { repeated };
+            let since_ms = |tensor: &Tensor| price.alive(tensor.bytes, turn, turn + at);
+            let since_ms = unseen.filter(|_| at < none).map_or(0.0, since_ms);
+            if at < none && unit.repeats {
+                let ms = made_ms(at) + below[at];
+                brief.0 += price.alive(wanted_bytes, turn + at - 1, turn + at);
+                brief = less(brief, ms, at);
+                // What is first seen before that is there anyway.
+                if first.is_some_and(|first| at <= first) {
+                    held = less(held, ms + own_ms(at) - since_ms, at);
+                }
             }
             let wanted_ms = match (seen_wanted, unseen) {
                 (Some((tensor, back)), _) => {
@@ -257,12 +276,15 @@ impl Table {
                 (_, Some(tensor)) if at < none => price.kept(tensor, at),
                 _ => 0.0,
             };
-            let stays_ms = others_ms + wanted_ms + below[none];
-            let since_ms = |tensor: &Tensor| price.alive(tensor.bytes, turn, turn + at);
-            let again_ms = repeated.0 + unseen.filter(|_| at < none).map_or(0.0, since_ms);
-            let is_needed = at < none || first.is_some();
-            (table.ms[at], table.again[at]) =
-                if is_needed && again_ms < stays_ms { (again_ms, repeated.1) } else { (stays_ms, none) };
+            let stays = (others_ms + wanted_ms + below[none], [none; 2]);
+            let once = (held.0 + since_ms, [held.1; 2]);
+            let each = match first {
+                Some(own) => (brief.0 + made_ms(own) + own_ms(own), [brief.1, own]),
+                None => (brief.0, [brief.1; 2]),
+            };
+            let ways = [stays, once, each].into_iter().take(if at < none { 3 } else { 2 });
+            let cheapest = ways.min_by(|a, b| a.0.total_cmp(&b.0));
+            (table.ms[at], table.again[at]) = cheapest.expect("there are several");
         }
         if let Some(settled) = settled {
             let (ms, again) = (table.ms[settled], table.again[settled]);

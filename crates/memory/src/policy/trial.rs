@@ -11,6 +11,21 @@ pub(super) struct Choice {
     pub(super) offloaded: Vec<bool>,
     /// For every unit, whether it is computed again.
     pub(super) repeated: Vec<bool>,
+    /// For every unit that is, whether for each that wants it, and given up in between, or for the first, and held.
+    pub(super) briefly: Vec<bool>,
+}
+
+/// How many states a unit has.
+pub(super) const STATES: usize = 4;
+
+impl Choice {
+    /// Lets a unit be kept (0), offloaded (1) or computed again, to be held (2) or for each that wants it (3).
+    pub(super) fn set(&mut self, problem: &Problem<'_>, unit: usize, state: usize) {
+        self.repeated[unit] = problem.units[unit].repeats && state >= 2;
+        self.briefly[unit] = state == 3;
+        let tensors = problem.units[unit].tensors.iter();
+        tensors.for_each(|&one| self.offloaded[one] = state == 1 && problem.tensors[one].leaves);
+    }
 }
 
 /// A choice carried out.
@@ -38,10 +53,25 @@ pub(super) struct Trial {
     backward: Vec<usize>,
     /// Tensors that leave, by rising need: before which step their place is free, and before which they come back.
     away: Vec<(usize, [usize; 2])>,
-    /// Before which backward action each tensor is needed.
+    /// Before which backward action each tensor that is not computed again is needed.
     wanted: Vec<usize>,
-    /// Of every backward action the first unit that is computed again before it, and of every unit the next.
-    again: [Vec<usize>; 2],
+    /// Before which backward actions each unit that is computed again is needed.
+    times: Vec<Vec<usize>>,
+    /// What is computed again, and the index of the first of that before each backward action.
+    again: Vec<Again>,
+    first: Vec<usize>,
+    /// From which step to before which tensors live that are given up then, and their bytes.
+    brief: Vec<(usize, usize, u64)>,
+}
+
+/// A unit that is computed again before a backward action.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    unit: usize,
+    /// Whether it is given up before that action.
+    is_given_up: bool,
+    /// What follows it before the same action, as an index.
+    next: usize,
 }
 
 impl Trial {
@@ -85,7 +115,11 @@ impl Problem<'_> {
     pub(super) fn keep(&self) -> Choice {
         let is_seen = |&tensor: &usize| self.tensors[tensor].back.is_some();
         let repeated = self.units.iter().map(|unit| unit.repeats && !unit.tensors.iter().any(is_seen));
-        Choice { offloaded: vec![false; self.tensors.len()], repeated: repeated.collect() }
+        Choice {
+            offloaded: vec![false; self.tensors.len()],
+            repeated: repeated.collect(),
+            briefly: vec![false; self.units.len()],
+        }
     }
 
     /// The choice to offload, or to compute again, whatever can be.
@@ -144,44 +178,68 @@ impl Problem<'_> {
     }
 
     /// Finds before which backward action what is given up has to be back: what is computed again before its first use,
-    /// its inputs before that. How long computing again takes at best, in milliseconds.
+    /// or before each, its inputs before that. How long computing again takes at best, in milliseconds.
     fn order(&self, choice: &Choice, trial: &mut Trial) -> f64 {
-        let Trial { wanted, again: [first, next], .. } = trial;
+        let Trial { wanted, times, again, first, .. } = trial;
         refill(wanted, self.tensors.iter().map(|one| one.back.map_or(NEVER, |back| back[0])));
         refill(first, std::iter::repeat_n(NEVER, self.backward.len()));
-        next.resize(self.units.len(), NEVER);
+        times.resize_with(self.units.len(), Vec::new);
+        times.iter_mut().for_each(Vec::clear);
+        again.clear();
         let mut repeats_ms = 0.0;
         let units = self.units.iter().enumerate().rev();
         for (index, unit) in units.filter(|&(index, _)| choice.repeated[index]) {
-            let group = unit.tensors.iter().map(|&tensor| wanted[tensor]).min().unwrap_or(NEVER);
-            if group != NEVER {
+            let mut groups = std::mem::take(&mut times[index]);
+            let own = unit.tensors.iter().map(|&tensor| wanted[tensor]).min().unwrap_or(NEVER);
+            groups.extend(Some(own).filter(|&own| own != NEVER));
+            groups.sort_unstable();
+            groups.dedup();
+            // From its own use on it is held.
+            let briefly = groups.partition_point(|&group| group <= own);
+            groups.truncate(if choice.briefly[index] { briefly } else { 1 });
+            for (number, &group) in groups.iter().enumerate() {
                 repeats_ms += unit.repeat_ms;
-                next[index] = std::mem::replace(&mut first[group], index);
-                unit.inputs.iter().for_each(|&(input, _)| wanted[input] = wanted[input].min(group));
+                let next = std::mem::replace(&mut first[group], again.len());
+                again.push(Again { unit: index, is_given_up: number + 1 < groups.len(), next });
+                for &(input, _) in &unit.inputs {
+                    let maker = self.tensors[input].unit;
+                    if choice.repeated[maker] {
+                        times[maker].push(group);
+                    } else {
+                        wanted[input] = wanted[input].min(group);
+                    }
+                }
             }
+            times[index] = groups;
         }
         repeats_ms
     }
 
     /// The steps in that order.
     fn returns(&self, choice: &Choice, trial: &mut Trial) {
-        let Trial { steps, back, end, backward, wanted, again: [first, next], .. } = trial;
+        let Trial { steps, back, end, backward, wanted, again, first, brief, .. } = trial;
         refill(steps, self.forward.iter().map(|&node| self.steps[node][0]));
         refill(back, std::iter::repeat_n(NEVER, self.tensors.len()));
         refill(end, std::iter::repeat_n(0, self.tensors.len()));
         backward.clear();
+        brief.clear();
         for (&node, first) in self.backward.iter().zip(&mut *first) {
             // From now on the step at which all that begins.
-            let mut index = std::mem::replace(first, steps.len());
-            while index != NEVER {
-                let (unit, start) = (&self.units[index], steps.len());
+            let one = again.get(std::mem::replace(first, steps.len()));
+            let group = || std::iter::successors(one, |one| again.get(one.next));
+            for one in group() {
+                let (unit, start) = (&self.units[one.unit], steps.len());
                 steps.extend(unit.nodes.iter().map(|&node| self.steps[node][2]));
                 unit.inputs.iter().for_each(|&(input, offset)| end[input] = start + offset + 1);
                 for &tensor in &unit.tensors {
                     back[tensor] = start + self.tensors[tensor].offset;
                     end[tensor] = start + self.tensors[tensor].last_change + 1;
                 }
-                index = next[index];
+            }
+            let given_up = group().filter(|one| one.is_given_up);
+            for &tensor in given_up.flat_map(|one| &self.units[one.unit].tensors) {
+                brief.push((back[tensor], end[tensor], self.tensors[tensor].bytes));
+                (back[tensor], end[tensor]) = (NEVER, 0);
             }
             backward.push(steps.len());
             steps.push(self.steps[node][1]);
@@ -198,7 +256,7 @@ impl Problem<'_> {
 
     /// What is alive at each step without workspaces, and with tensors leaving and coming back as copies take no time.
     fn find_alive(&self, choice: &Choice, trial: &mut Trial) {
-        let Trial { steps, back, end, backward, .. } = trial;
+        let Trial { steps, back, end, backward, brief, .. } = trial;
         let all = steps.len();
         // First by how much it changes, then in sum.
         let mut add = |first: usize, end: usize, bytes: u64| {
@@ -223,6 +281,7 @@ impl Problem<'_> {
                 add(tensor.made, end, tensor.bytes);
             }
         }
+        brief.iter().for_each(|&(first, end, bytes)| add(first, end, bytes));
         let mut alive = 0u64;
         for step in steps {
             alive = alive.wrapping_add(step.alive);

@@ -53,15 +53,17 @@ const NET: &str = "
   layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
 
 /// The plain schedule, where the data and conv1's top are away from their last use forward to their first one backward,
-/// and what dropout and batch norm make of the latter is computed again.
+/// and what dropout and batch norm make of the latter is computed again, that of batch norm twice.
 fn by_hand(net: &Net, outline: &Outline) -> Schedule {
     let node = |name: &str| outline.nodes.iter().position(|node| node.name == name).unwrap();
     let top = |name: &str| Buffer::Data(net.graph().nodes[node(name)].tops[0]);
     let (data, features) = (top("data"), top("conv1"));
     let mut actions = Vec::new();
     for action in Schedule::plain(outline).actions {
+        if action == Action::Backward(node("ip")) {
+            actions.extend([Action::Prefetch(features), Action::Recompute(node("norm"))]);
+        }
         if action == Action::Backward(node("conv2")) {
-            actions.push(Action::Prefetch(features));
             actions.extend(["norm", "drop"].map(|name| Action::Recompute(node(name))));
         }
         if action == Action::Backward(node("drop")) {
