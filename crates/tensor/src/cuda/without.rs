@@ -79,7 +79,7 @@ never! {
         { pub unsafe fn download_in(&self, _: &Stream, _: View<'_>, _: usize) -> Result<()> };
     pub Communicator
         { pub fn unique_id() -> Result<Vec<u8>> }
-        { pub unsafe fn new(_: &Stream, _: &[u8], _: (usize, usize), _: View<'_>) -> Result<Self> }
+        { pub unsafe fn new(_: &Stream, _: &[u8], _: (usize, usize), _: View<'_>, _: u8) -> Result<Self> }
         { pub unsafe fn sum(&self, _: &Stream, _: Option<View<'_>>, _: ViewMut<'_>) -> Result<()> }
         { pub fn abort(&self) };
     pub CudaGraph

@@ -22,15 +22,11 @@ const DOUBLE: c_int = 8;
 const SUM: c_int = 0;
 const SYMMETRIC: c_int = 1;
 
-/// The beginning of `ncclConfig_t`: its size, a magic number, NCCL's version, and four numbers. The rest is as NCCL or
-/// its variables have it.
+/// The beginning of `ncclConfig_t`: its size, a magic number, NCCL's version, and whether calls block, blocks in a
+/// cluster, and how many blocks add up, at least and at most. The rest is as NCCL or its variables have it.
 #[repr(C)]
 pub(super) struct Config(usize, u32, u32, [c_int; 4]);
 
-/// Whether calls block, blocks in a cluster, and how many blocks add up, at least and at most. NCCL takes 7 where GPUs
-/// read each other's memory, enough for the link. 12 are done sooner, before they get in the way of more kernels: that
-/// saves 0.7 % of an iteration of AlexNet in TF32 on two H100.
-const CONFIG: Config = Config(size_of::<Config>(), 0xcafe_beef, 22_700, [UNSET, UNSET, 12, 64]);
 const UNSET: c_int = c_int::MIN;
 
 /// `name: type` of functions of the library.
@@ -113,8 +109,8 @@ impl Communicator {
     }
 
     /// Number `rank` of so many, on `stream`'s GPU; returns once all of them have been opened. What is added up lies in
-    /// `memory`, at the same place on all ranks. If that is of [`Arena::among`](crate::Arena::among), GPUs that can read
-    /// each other's memory do so, without copies between.
+    /// `memory`, at the same place on all ranks, and at least so many `blocks` of a GPU do so. If the memory is of
+    /// [`Arena::among`](crate::Arena::among), GPUs that can read each other's do so, without copies between.
     ///
     /// # Errors
     /// NCCL is not installed, or the GPUs do not reach each other.
@@ -126,14 +122,17 @@ impl Communicator {
         id: &[u8],
         (rank, ranks): (usize, usize),
         memory: View<'_>,
+        blocks: u8,
     ) -> Result<Self> {
         let (nccl, mut raw) = (Nccl::load()?, null_mut());
         let id =
             id.try_into().map_err(|_| CudaError::new("connecting GPUs by NCCL", "the id is none of NCCL"))?;
         stream.bind()?;
         let (rank, ranks, mut window) = (rank as c_int, ranks as c_int, null_mut());
+        let numbers = [UNSET, UNSET, blocks.into(), 64];
+        let config = Config(size_of::<Config>(), 0xcafe_beef, 22_700, numbers);
         // SAFETY: the context is bound; NCCL writes one pointer.
-        let status = unsafe { (nccl.ncclCommInitRankConfig)(&mut raw, ranks, UniqueId(id), rank, &CONFIG) };
+        let status = unsafe { (nccl.ncclCommInitRankConfig)(&mut raw, ranks, UniqueId(id), rank, &config) };
         nccl.check("connecting GPUs by NCCL", status)?;
         let (address, len) = (memory.untyped_address(), memory.byte_len());
         // SAFETY: likewise; the memory is so long, and the caller's promise. Sums do without it, too.
