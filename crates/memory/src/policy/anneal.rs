@@ -126,8 +126,9 @@ impl<'a> Annealing<'a> {
         }
     }
 
-    /// A choice like `now`: one to three neighbours of `units` do something else, or a stretch of them does what it
-    /// does in another known choice, as to compute again pays for whole chains.
+    /// A choice like `now`: one to three neighbours of `units` do something else, two of any place do what the other did,
+    /// as what one frees another may need, or a stretch of them does what it does in another known choice, as to compute
+    /// again pays for whole chains.
     fn neighbour(&mut self, now: &Choice) -> Choice {
         let (problem, count, mut next) = (self.problem, self.units.len(), now.clone());
         let first = self.random.below(count);
@@ -140,6 +141,12 @@ impl<'a> Annealing<'a> {
                 let tensors = problem.units[unit].tensors.iter();
                 tensors.for_each(|&tensor| next.offloaded[tensor] = other.offloaded[tensor]);
             }
+            return next;
+        }
+        if self.random.part() < 0.3 {
+            let [one, other] = [first, self.random.below(count)].map(|at| self.units[at]);
+            next.set(problem, one, now.state(problem, other));
+            next.set(problem, other, now.state(problem, one));
             return next;
         }
         for change in 0..1 + self.random.below(3) {

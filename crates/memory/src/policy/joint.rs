@@ -131,8 +131,11 @@ impl<'a> Search<'a> {
         self.place(&problem.keep(), (0, false), Bytes::ZERO);
         self.place(&leanest, (0, false), Bytes::ZERO);
         let least = problem.carry_out(&leanest, 0, false).peak;
-        let mut briefly = problem.all(false, true);
-        briefly.briefly.clone_from(&briefly.repeated);
+        // As in a chain each unit is made again for all after it, every so many of them are held.
+        let (mut briefly, apart) = (problem.all(false, true), problem.units.len().isqrt() + 1);
+        for (unit, is_brief) in briefly.briefly.iter_mut().enumerate() {
+            *is_brief = briefly.repeated[unit] && unit % apart > 0;
+        }
         self.choices.known =
             vec![problem.keep(), problem.all(true, false), repeated, leanest.clone(), briefly];
         self.climb(PRICES[0], least);

@@ -26,6 +26,12 @@ impl Choice {
         let tensors = problem.units[unit].tensors.iter();
         tensors.for_each(|&one| self.offloaded[one] = state == 1 && problem.tensors[one].leaves);
     }
+
+    /// The state that a unit has.
+    pub(super) fn state(&self, problem: &Problem<'_>, unit: usize) -> usize {
+        let leaves = problem.units[unit].tensors.iter().any(|&one| self.offloaded[one]);
+        if self.repeated[unit] { 2 + usize::from(self.briefly[unit]) } else { usize::from(leaves) }
+    }
 }
 
 /// A choice carried out.
