@@ -1,18 +1,19 @@
 //! How long each layer, the update and copies take: measured one at a time, which takes no memory of the whole net.
 
-use super::{Execution, MiniBatch, NetRun, slab::Slab};
+use super::{Execution, NetRun, slab::Slab};
 use crate::net::{Net, RunLayout};
 use crate::{error::Result, group::Group, net::graph::Node, time};
 use memory::{Action, ArenaLayout, Buffer, Outline, Schedule};
-use planner::Plan;
+use planner::{ConvOp, Kernel, Plan, PlannedKernel};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
-use tensor::{Bf16, Device, ElementType, Span, cuda::CudaError};
+use tensor::{Bf16, Device, ElementType, Span};
 
 /// What the layers of a net take, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerTimes {
-    /// Of each node forward, backward and repeated; of a convolution what its kernels leave over, which is its bias.
+    /// Of each node forward, backward and repeated; of a convolution what that takes beyond its kernels as they were
+    /// measured: its bias, to add to another gradient, and to find less in cache.
     pub passes: Vec<[f64; 3]>,
     /// The update of all parameters.
     pub update_ms: f64,
@@ -22,8 +23,8 @@ pub struct LayerTimes {
     pub launch_ms: f64,
 }
 
-/// Timed launches between two marks: on a GPU the host is ahead after the first.
-const LAUNCHES: usize = 4;
+/// How often a GPU repeats what is timed between two marks, recorded as in a training: only the first waits for the host.
+const REPEATS: usize = 6;
 /// Most and fewest samples of each pass, and how long they may take beyond the fewest.
 const SAMPLES: [usize; 2] = [5, 2];
 const AT_MOST: Duration = Duration::from_millis(100);
@@ -55,7 +56,7 @@ pub(crate) fn measure(
         known.insert(key.clone(), running.time_passes(node)?);
     }
     running.layout = update;
-    let update_ms = if outline.updates { running.time_action(0)?[0] } else { 0.0 };
+    let update_ms = if outline.updates { running.time_action(0)? } else { 0.0 };
     let (copied, launch_ms) = running.copied()?;
     running.nets[0].check()?;
     let passes = keys.iter().map(|key| key.as_ref().map_or([0.0; 3], |key| known[key])).collect();
@@ -96,43 +97,45 @@ impl Execution {
         self.put_values(node)?;
         let mut times = [None; 3];
         for at in 0..=self.layout.nets[0].end() {
-            let [pass_ms, kernels_ms] = self.time_action(at)?;
+            let pass_ms = self.time_action(at)?;
             let pass = match self.layout.nets[0].places.schedule.actions[at] {
                 Action::Forward(_) => 0,
                 Action::Backward(_) => 1,
                 _ => 2,
             };
-            times[pass] = Some((pass_ms - kernels_ms).max(0.0));
+            let name = &self.nets[0].graph().nodes[node].spec.name;
+            let is_of_it = |kernel: &Kernel| {
+                kernel.name == *name && usize::from(kernel.id.op != ConvOp::Forward) == pass
+            };
+            let kernels = self.plans[0].kernels.iter().filter(|planned| is_of_it(&planned.kernel));
+            times[pass] = Some((pass_ms - kernels.map(PlannedKernel::time_ms).sum::<f64>()).max(0.0));
         }
         let [forward_ms, backward_ms, repeat_ms] = times;
         // Most layers repeat all that they have done.
         Ok([forward_ms, backward_ms, repeat_ms.or(forward_ms)].map(Option::unwrap_or_default))
     }
 
-    /// Milliseconds of an action, and of the convolution kernels in it.
-    fn time_action(&mut self, at: usize) -> Result<[f64; 2]> {
+    /// Milliseconds of an action.
+    fn time_action(&mut self, at: usize) -> Result<f64> {
         let device = self.device.clone();
-        let launches = if matches!(device, Device::Cpu(_)) { 1 } else { LAUNCHES };
-        let act = |running: &mut Self, count: usize| {
-            let mut timed = |_| Ok(());
-            let batch = MiniBatch { observer: Some(&mut timed), ..time::iteration(&running.nets[0], 0) };
-            device.run(move || (0..count).try_for_each(|_| running.act(0, at, 0, &batch)))
+        let (warm_ups, repeats) = if matches!(device, Device::Cpu(_)) { (1, 1) } else { (2, REPEATS) };
+        let parts = vec![at..at + 1; repeats];
+        let act = |running: &mut Self| {
+            let mut batch = time::iteration(&running.nets[0], 0);
+            device.run(|| running.replay(0, &parts, &mut batch))
         };
-        // What is loaded on the way is loaded now.
-        act(self, 1)?;
+        // What is loaded on the way is loaded now, and a GPU records.
+        self.recordings.clear();
+        (0..warm_ups).try_for_each(|_| act(self))?;
         let (start, mut samples) = (Instant::now(), Vec::new());
         let [most, fewest] = SAMPLES;
         while samples.len() < fewest || samples.len() < most && start.elapsed() < AT_MOST {
             let from = device.mark()?;
-            act(self, launches)?;
-            let ms = from.ms_until(&device.mark()?)? / launches as f64;
-            let kernels = self.nets[0].take_kernel_marks();
-            let kernels_ms: Result<f64, CudaError> = kernels.iter().map(|(_, _, [a, b])| a.ms_until(b)).sum();
-            samples.push([ms, kernels_ms?]);
+            act(self)?;
+            samples.push(from.ms_until(&device.mark()?)? / repeats as f64);
         }
         // Others may interrupt a processor: the least disturbed counts.
-        let least = samples.into_iter().min_by(|a, b| a[0].total_cmp(&b[0]));
-        Ok(least.expect("there are some"))
+        Ok(samples.into_iter().min_by(f64::total_cmp).expect("there are some"))
     }
 
     /// Gives `node` something to work on: random values, and zeros where it wants labels.

@@ -19,7 +19,7 @@ use planner::Plan;
 use reduce::{Reduction, STATE};
 use slab::Slab;
 use std::{borrow::Cow, ops::Range};
-use tensor::cuda::{Cuda, CudaError, CudaGraph};
+use tensor::cuda::{CudaError, CudaGraph};
 use tensor::{Accumulate, Arena, Bf16, Device, ElementType, Setting, Span};
 
 pub use measure::LayerTimes;
@@ -193,10 +193,7 @@ impl Execution {
             let rest = sources..self.layout.nets[net].places.schedule.actions.len();
             // The host has its part in bringing the data, and none in what follows.
             self.perform(net, 0..sources, &mut batch)?;
-            match &device {
-                Device::Cuda(cuda) if batch.observer.is_none() => self.replay(cuda, net, rest, &mut batch),
-                _ => self.perform(net, rest, &mut batch),
-            }
+            self.replay(net, &[rest], &mut batch)
         })
     }
 
@@ -208,23 +205,26 @@ impl Execution {
         self.layout.nets[net].places.schedule.actions.iter().take_while(is_source).count()
     }
 
-    /// Does these actions as they are the first time, records them the second time, and replays them from then on.
-    fn replay(
-        &mut self,
-        cuda: &Cuda,
-        net: usize,
-        actions: Range<usize>,
-        batch: &mut MiniBatch<'_>,
-    ) -> Result<()> {
+    /// Does these actions, part by part. A GPU that nobody observes does them as they are the first time, records them the
+    /// second time, and replays them from then on.
+    fn replay(&mut self, net: usize, parts: &[Range<usize>], batch: &mut MiniBatch<'_>) -> Result<()> {
+        let device = self.device.clone();
+        let perform = |running: &mut Self, batch: &mut MiniBatch<'_>| {
+            parts.iter().try_for_each(|part| running.perform(net, part.clone(), batch))
+        };
+        let Device::Cuda(cuda) = &device else { return perform(self, batch) };
+        if batch.observer.is_some() {
+            return perform(self, batch);
+        }
         let key = (net, batch.accumulate, batch.update.map(|update| (update.rule, update.weight_decay)));
         let Some(known) = self.recordings.iter().position(|(recorded, _)| *recorded == key) else {
-            self.perform(net, actions, batch)?;
+            perform(self, batch)?;
             self.recordings.push((key, None));
             return Ok(());
         };
         let mut graph = match self.recordings.swap_remove(known) {
             (_, Some(graph)) => graph,
-            (_, None) => cuda.record(|| self.perform(net, actions, batch))?,
+            (_, None) => cuda.record(|| perform(self, batch))?,
         };
         // SAFETY: the recorded work is that of nets, arena, settings and slab of `self`, which are as they were when it
         // was recorded and are dropped after it, which waits for the device; all that reads or fills them does so in
