@@ -82,9 +82,19 @@ pub(super) fn write(file: &Path, bytes: Vec<u8>) -> Result<()> {
     write_atomically(file, |out| out.write_all(&bytes)).map_err(|source| refused(file, source))
 }
 
-/// Makes sure, before there is anything to lose, that [`write`] will get as far as writing `files`.
-pub(super) fn check<'f>(files: impl IntoIterator<Item = &'f PathBuf>) -> Result<()> {
-    files.into_iter().try_for_each(|file| try_writing(file).map_err(|source| refused(file, source)))
+/// Makes sure, before there is anything to lose, that [`write`] will get as far as writing `files`, and that none of them is
+/// one that is `read`.
+pub(super) fn check<'f>(
+    files: impl IntoIterator<Item = &'f PathBuf>,
+    read: impl IntoIterator<Item = &'f PathBuf>,
+) -> Result<()> {
+    let read: Vec<PathBuf> = read.into_iter().filter_map(|file| file.canonicalize().ok()).collect();
+    files.into_iter().try_for_each(|file| {
+        let is_read = file.canonicalize().is_ok_and(|file| read.contains(&file));
+        let over = || Err(io::Error::other("it is read, and not written over"));
+        let checked = if is_read { over() } else { try_writing(file) };
+        checked.map_err(|source| refused(file, source))
+    })
 }
 
 pub(super) fn refused(file: &Path, source: io::Error) -> Error {

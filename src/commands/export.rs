@@ -1,10 +1,10 @@
 //! `microbatch export`.
 
-use super::draw::write;
-use super::inputs::{STAND_IN, synthetic};
+use super::draw::{check, write};
+use super::inputs::{STAND_IN, synthetic, warn};
 use crate::args::{ExportArgs, Target, TrainedArgs};
-use crate::{Console, Error, Result, models::load_net};
-use std::{collections::BTreeMap, path::PathBuf};
+use crate::{Console, Result, models::load_net};
+use std::collections::BTreeMap;
 use tensor::{Cpu, Device};
 use trainer::snapshot::{Weights, save_tensors};
 use trainer::{Net, export, layers::BuildOptions, spec::Phase};
@@ -12,19 +12,15 @@ use trainer::{Net, export, layers::BuildOptions, spec::Phase};
 /// Writes a net with its weights for another program: a state dict of PyTorch, or ONNX.
 pub(super) fn export(args: &ExportArgs) -> Result<()> {
     let TrainedArgs { model, weights, state } = &args.trained;
-    let out = args.out.canonicalize().ok();
-    let is_out = |file: &&PathBuf| out.is_some() && file.canonicalize().ok() == out;
-    if let Some(file) = weights.iter().chain([model]).find(is_out) {
-        let why = format!("--out {} is what is to be exported: it is not written over", file.display());
-        return Err(Error::Refused(why));
-    }
+    check([&args.out], weights.iter().chain([model]))?;
     let spec = load_net(model)?.for_state(&state.of(Phase::Test));
+    let mut console = Console::new(false);
+    warn(&console, &spec.warnings);
     // Nothing runs, and no data are opened.
     let synthetic = synthetic(args.synthetic.map(Some), &spec)?.or(Some(STAND_IN));
     let options = BuildOptions { device: Device::Cpu(Cpu::new(1)), seed: 0, synthetic };
     let net = Net::new(&spec, &options, false)?;
     let weights = Weights::load(weights)?;
-    let mut console = Console::new(false);
     console.text(weights.copied(&net)?)?;
     let values = weights.values(&net)?;
     match args.to {

@@ -45,7 +45,7 @@ pub(super) fn figures(args: &FiguresArgs) -> Result<()> {
         let names = Vec::from_iter(names).join(", ");
         return Err(usage!("--net {net} has no figures: choose one of {names}"));
     }
-    check(&[args.out.join("papers.csv")])?;
+    check(&[args.out.join("papers.csv")], &[])?;
     let (mut devices, mut left_out) = (Vec::new(), String::new());
     for device in &args.device {
         let (mut studies, lacks, on_gpu) = measure(args, device, Math::Fp32, &mut console)?;

@@ -1,7 +1,7 @@
 //! `microbatch init`.
 
 use super::draw::{check, write};
-use super::inputs::STAND_IN;
+use super::inputs::{STAND_IN, warn};
 use crate::{Console, Error, Result, args::InitArgs, console::escaped, models::read_template, progress};
 use figures::counted;
 use std::io;
@@ -17,6 +17,8 @@ const FILES: [&str; 4] = ["net.prototxt", "solver.prototxt", Recipe::LISTS[0], R
 /// Looks at images and writes a net and a solver for them.
 pub(super) fn init(args: &InitArgs) -> Result<()> {
     let (template, text, model) = read_template(&args.like)?;
+    let mut console = Console::new(false);
+    warn(&console, &template.warnings);
     let not_like = |reason: &str| Error::Refused(format!("--like {}: {reason}", args.like.display()));
     let side = args.size.or(transform(&template).and_then(|transform| transform.crop_size));
     let side = side.ok_or_else(|| not_like("it does not say the size of its images; --size does"))?;
@@ -24,7 +26,7 @@ pub(super) fn init(args: &InitArgs) -> Result<()> {
     if let Some(file) = FILES.map(file).into_iter().find(|file| file.exists()) {
         return Err(Error::Refused(format!("{} is there already, and is not written over", file.display())));
     }
-    check(&[file(FILES[0])])?;
+    check(&[file(FILES[0])], &[])?;
     let weights = Weights::load(args.weights.as_slice())?;
     let survey = look(args)?;
     let mut recipe = Recipe {
@@ -65,7 +67,6 @@ pub(super) fn init(args: &InitArgs) -> Result<()> {
     for (name, contents) in FILES.iter().zip(contents).filter(|(_, contents)| !contents.is_empty()) {
         write(&file(name), contents.clone().into_bytes())?;
     }
-    let mut console = Console::new(false);
     let afresh: Vec<_> = copied.initialised.iter().filter(|layer| !new.contains(layer)).collect();
     if let (Some(file), Some(first)) = (copied.files.first(), afresh.first()) {
         let known = file.copied.len();

@@ -53,7 +53,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<()> {
     if args.list {
         return list(args, &mut console);
     }
-    check(args.trace.iter().chain(&args.plot))?;
+    check(args.trace.iter().chain(&args.plot), args.net.model.iter().chain(&args.shapes.csv))?;
     match convolutions(&args.shapes, &args.net)? {
         Some((source, convolutions)) => plan_shapes(args, source, &convolutions, &mut console),
         None => plan_net(args, &mut console),

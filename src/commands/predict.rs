@@ -75,6 +75,12 @@ pub(super) fn predict(args: &PredictArgs) -> Result<()> {
         // The last mini-batch is filled up with images that were there before.
         let of_images = scores.chunks_exact(scores.len() / batch).zip(&images[number * batch..]);
         for (scores, image) in of_images {
+            if scores.iter().any(|score| score.is_nan()) {
+                let image = image.display();
+                return Err(refused(format!(
+                    "of {image} the scores are no numbers, as of weights that have diverged"
+                )));
+            }
             let named = |(class, probability)| Class { class, name: names.get(class).cloned(), probability };
             let classes = best_classes(scores, args.top).into_iter().map(named).collect();
             let prediction = Prediction { image: image.display().to_string(), classes };

@@ -51,7 +51,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<()> {
             return Err(usage!("there is neither a database nor --out FILE, so that nothing would be kept"));
         }
     }
-    check(&args.out)?;
+    check(&args.out, args.net.model.iter().chain(&args.shapes.csv))?;
     let device = planning.table.device.clone();
     console.text(format!("microbatch profile: {} kernels, {}", kernels.len(), args.policy))?;
     console.text(format!("  device      {}, {}", device.name, device.library_version))?;

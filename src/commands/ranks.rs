@@ -1,6 +1,6 @@
 //! One net on several devices: a thread for each, or a process for each that a launcher has started.
 
-use crate::{Error, Result, args::RunArgs, device};
+use crate::{Error, Result, args::RunArgs, device, progress};
 use std::thread;
 use tensor::Cpu;
 use trainer::{Group, group::Launched};
@@ -22,7 +22,11 @@ pub(super) fn on_each(run: &RunArgs, body: impl Fn(&RunArgs, &Group) -> Result<(
         if devices.len() > 1 && device == "cpu" {
             run.threads.get_or_insert((Cpu::available_threads() / devices.len()).max(1));
         }
+        let waiting = (rank.share.ranks > 1).then(|| {
+            progress::one_step("starting", "the other ranks have not come yet (WORLD_SIZE, MASTER_ADDR)")
+        });
         let group = rank.join()?;
+        drop(waiting);
         let result = body(&run, &group);
         let is_fault = result.as_ref().is_err_and(|error| !error.is_stop());
         group.finish(if is_fault { result.as_ref().copied() } else { Ok(()) });

@@ -40,13 +40,18 @@ pub(super) fn test(args: &TestArgs) -> Result<()> {
     let (mini_batches, rest) = mini_batches(args, &session.nets[0])?;
     if rest > 0 {
         let first = mini_batches * session.nets[0].mini_batch();
-        session.nets.push(last_net(spec, [first, rest], &session.nets[0], args.seed)?);
+        let last = last_net(spec, [first, rest], &session.nets[0], args.seed).map_err(|error| {
+            let full = format!("--iterations {mini_batches} tests the full ones");
+            Error::Refused(format!("{error}; the last mini-batch has {rest} samples: {full}"))
+        })?;
+        session.nets.push(last);
         let note = format!("the last mini-batch has {rest} samples");
         console.text(format!("  note        {note}"))?;
         header.notes.push(note);
     }
     for net in &mut session.nets {
-        classified.iter().flatten().try_for_each(|blob| net.keep_blob(blob).map(drop))?;
+        let blobs = classified.iter().flat_map(|(blobs, _)| blobs);
+        blobs.into_iter().try_for_each(|blob| net.keep_blob(blob).map(drop))?;
     }
     let copied = weights.copied(&session.nets[0])?;
     console.text(&copied)?;
@@ -91,7 +96,7 @@ fn mini_batches(args: &TestArgs, net: &Net) -> Result<(usize, usize)> {
         (Some(iterations), _) => Ok((iterations, 0)),
         (None, Some(samples)) => Ok((samples / net.mini_batch(), samples % net.mini_batch())),
         // Caffe's default.
-        (None, None) => args.epochs.map_or(Ok((50, 0)), |epochs| Ok((net.mini_batches(epochs)?, 0))),
+        (None, None) => args.epochs.map_or(Ok((50, 0)), |epochs| Ok((net.mini_batches(epochs, 0)?, 0))),
     }
 }
 
@@ -114,15 +119,20 @@ fn other_classes(names: &[String], net: &Net) -> Option<String> {
     ))
 }
 
-/// The blobs of scores and of labels that the last accuracy compares, or else the last loss: heads beside the classifier
-/// come before it.
-fn classified(spec: &NetSpec) -> Result<[String; 2]> {
+/// The blobs of scores and of labels that the last accuracy compares, or else the last loss, and the label that it ignores:
+/// heads beside the classifier come before it.
+fn classified(spec: &NetSpec) -> Result<([String; 2], Option<i32>)> {
     let last = |compares: fn(&LayerKind) -> bool| spec.layers.iter().rfind(|layer| compares(&layer.kind));
     let nothing = || usage!("--confusion needs a net with an Accuracy or a SoftmaxWithLoss");
     let layer = last(|kind| matches!(kind, LayerKind::Accuracy(_)))
         .or_else(|| last(|kind| matches!(kind, LayerKind::SoftmaxWithLoss(_))))
         .ok_or_else(nothing)?;
-    Ok([layer.bottoms[0].clone(), layer.bottoms[1].clone()])
+    let ignored = match &layer.kind {
+        LayerKind::Accuracy(params) => params.ignore_label,
+        LayerKind::SoftmaxWithLoss(params) => params.ignore_label,
+        _ => None,
+    };
+    Ok(([layer.bottoms[0].clone(), layer.bottoms[1].clone()], ignored))
 }
 
 /// Prints the outputs of every mini-batch, so many of each net, and returns their means over all samples and of how many
@@ -130,7 +140,7 @@ fn classified(spec: &NetSpec) -> Result<[String; 2]> {
 fn mean_outputs(
     running: &mut Execution,
     wanted: &[(usize, usize)],
-    classified: Option<&[String; 2]>,
+    classified: Option<&([String; 2], Option<i32>)>,
     console: &mut Console,
 ) -> Result<(Vec<TestOutput>, usize, Option<Confusion>)> {
     let mut confusion = classified.map(|_| Confusion::default());
@@ -138,13 +148,13 @@ fn mean_outputs(
     let stop = stop()?;
     let _listening = stop.listen();
     let (means, done) = running.test(wanted, &stop, |running, (net, number), outputs| {
-        if let (Some([scores, labels]), Some(confusion)) = (classified, &mut confusion) {
+        if let (Some(([scores, labels], ignored)), Some(confusion)) = (classified, &mut confusion) {
             let (scores, labels) = (running.blob(net, scores)?, running.blob(net, labels)?);
             if labels.len() != running.nets()[net].mini_batch() {
                 let parts = "--confusion counts images, and the labels of this net are of parts of images";
                 return Err(Error::Refused(parts.to_owned()));
             }
-            confusion.count(&scores, &labels);
+            confusion.count(&scores, &labels, *ignored);
         }
         for output in outputs {
             for value in &output.values {

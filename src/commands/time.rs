@@ -32,7 +32,7 @@ pub(super) fn time(args: &TimeArgs) -> Result<()> {
 fn time_rank(args: &TimeArgs, run: &RunArgs, group: &Group) -> Result<()> {
     let mut console = Console::of_rank(group.leads(), run.json);
     let TimeArgs { net, planning, seed, .. } = args;
-    check(args.trace.iter().chain(&args.plot))?;
+    check(args.trace.iter().chain(&args.plot), &net.model)?;
     let (batch, seed) = (net.batch, *seed);
     let request = Request { batch, seed, group: group.clone(), ..Request::new("time", planning, run) };
     let spec = NetSpec { share: group.share(), ..net_spec(net)? };

@@ -58,7 +58,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<()> {
     refuse(options, "`tune`, which measures a training net and finds its mini-batch under AccUDNN's policy")?;
     let needs = || usage!("tune needs --device-memory, the memory to fill");
     let budget = planning.device_memory.ok_or_else(needs)?;
-    check(args.time.trace.iter().chain(&args.time.plot))?;
+    check(args.time.trace.iter().chain(&args.time.plot), &net.model)?;
     let mut origin = Origin::device(run, &planning.measuring)?;
     let mut spec = net_spec(net)?;
     net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));

@@ -311,3 +311,19 @@ fn a_training_that_diverges_says_so() {
     let output = folder.run("train --solver solver.prototxt --no-snapshot --no-test");
     assert_refused(&output, 1, &["diverged"], "a huge rate");
 }
+
+#[test]
+fn what_a_command_reads_is_not_written_over() {
+    let folder = Folder::new();
+    folder.succeed("train --solver solver.prototxt --no-test --max-iter 6 --snapshot-prefix small");
+    let net = folder.read("net.prototxt");
+    for command in [
+        "time --model net.prototxt --synthetic --trace ./net.prototxt",
+        "profile --model net.prototxt --out net.prototxt",
+        "export --model net.prototxt --weights small_iter_6.safetensors --to onnx --out net.prototxt",
+    ] {
+        let output = folder.run(command);
+        assert_refused(&output, 1, &["net.prototxt: it is read, and not written over"], command);
+        assert!(folder.read("net.prototxt") == net, "{command}");
+    }
+}

@@ -99,13 +99,25 @@ fn only_the_training_of_a_log_goes_on_in_it_and_only_once_at_a_time() {
         let kinds: Vec<&Value> = lines[..5].iter().map(|line| &line["kind"]).collect();
         assert_eq!(kinds, ["manifest", "snapshot", "display", "display", "snapshot"]);
     }
-    let before = folder.read("new/log.jsonl");
     let refused = |prefix: &str, sentence: &str| {
+        let before = folder.read("new/log.jsonl");
         let output = folder.run(&format!("{train} --snapshot-prefix {prefix}"));
         assert_refused(&output, 1, &[sentence], prefix);
         assert_eq!(folder.read("new/log.jsonl"), before);
     };
-    refused("other", "cannot write new/log.jsonl: it is the log of a training with another snapshot prefix");
+    let others = "cannot write new/log.jsonl: it is the log of a training with another snapshot prefix";
+    refused("other", others);
+    // However that is spelled, and wherever another one comes from.
+    folder.succeed(&format!(
+        "{train} --snapshot-prefix ../{}/./small",
+        folder.path("").file_name().unwrap().display()
+    ));
+    fs::copy(
+        folder.path("small_iter_6.solverstate.safetensors"),
+        folder.path("mine_iter_6.solverstate.safetensors"),
+    )
+    .unwrap();
+    refused("mine", others);
     let other = fs::File::open(folder.path("new/log.jsonl")).unwrap();
     other.try_lock().unwrap();
     refused("small", "cannot write new/log.jsonl: another training writes into it");
@@ -181,6 +193,14 @@ fn the_rate_and_the_number_of_epochs_are_taken_from_the_command_line() {
     let images = report["net"]["data"]["images"].as_u64().unwrap();
     assert_eq!(report["summary"]["iterations"], images.div_ceil(8));
     assert_eq!(report["steps"][0]["lr"], 0.5);
+    // What was seen in mini-batches of another size is seen.
+    folder.succeed(&format!("{TRAIN} --no-test"));
+    let report = folder.json(&format!(
+        "{TRAIN} --no-test --epochs 1 --batch 100 --snapshot small_iter_12.solverstate.safetensors"
+    ));
+    assert_eq!(report["summary"]["iterations"], 12 + (images - 12 * 8).div_ceil(100));
+    let epoch = report["steps"].as_array().unwrap().last().unwrap()["epoch"].as_f64().unwrap();
+    assert!((1.0..1.1).contains(&epoch), "{epoch}");
 }
 
 /// Rates change by iterations: an end that is counted in epochs may come before.
@@ -249,6 +269,12 @@ layer { name: "worst" type: "Accuracy" bottom: "side" bottom: "label" top: "wors
 layer { name: "loss""#;
     folder.change_net("layer { name: \"loss\"", beside);
     assert_eq!(folder.json(&format!("{test} --confusion"))["confusion"], counted["confusion"]);
+    // Nor is a label that the accuracy ignores.
+    let ignoring = "bottom: \"ip\" bottom: \"label\" top: \"accuracy\" accuracy_param { ignore_label: 3 }";
+    folder.change_net("bottom: \"ip\" bottom: \"label\" top: \"accuracy\"", ignoring);
+    let mut counts = counted["confusion"]["counts"].clone();
+    counts[3] = [0; 10].into();
+    assert_eq!(folder.json(&format!("{test} --confusion"))["confusion"]["counts"], counts);
 }
 
 #[test]

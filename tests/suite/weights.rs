@@ -66,7 +66,7 @@ fn a_net_goes_to_pytorch_and_comes_back_bit_by_bit() {
     assert!(said.contains("copied conv1, conv2, ip\nWrote model.safetensors with "), "{said}");
     for input in ["first_iter_2.safetensors", "net.prototxt"] {
         let output = folder.run(&format!("{export} --to onnx --out ./{input}"));
-        assert_refused(&output, 1, &[input, "is what is to be exported"], "an input is kept");
+        assert_refused(&output, 1, &[input, "it is read, and not written over"], "an input is kept");
     }
     let names: Vec<String> = tensors(&folder.read("model.safetensors")).into_keys().collect();
     let expected = ["classifier.0", "features.0", "features.2"];

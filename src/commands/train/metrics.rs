@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use trainer::{Solver, host::command_line};
 
 /// Where the numbers of a training go besides stdout.
@@ -64,16 +64,22 @@ impl Metrics {
     }
 
     /// Refuses what cannot be written, or is not the log of a training, before anything is measured; and a log that a
-    /// training with snapshots as `prefix`, which `begins` at iteration 0, would take from another one.
-    pub(super) fn check(args: &TrainArgs, prefix: &Path, begins: bool) -> Result<()> {
-        check(args.log.iter().chain(&args.tensorboard.as_ref().map(|folder| folder.join("events"))))?;
+    /// training with snapshots as `prefix`, which resumes from a `snapshot` if there is one, would take from another one.
+    pub(super) fn check(args: &TrainArgs, prefix: &Path, snapshot: Option<&Path>) -> Result<()> {
+        let events = args.tensorboard.as_ref().map(|folder| folder.join("events"));
+        check(args.log.iter().chain(&events), &args.solver)?;
         let has_lines = |log: &&PathBuf| fs::metadata(log).is_ok_and(|file| file.len() > 0);
         let Some(path) = args.log.as_ref().filter(has_lines) else { return Ok(()) };
         let text = String::from_utf8_lossy(&read_regular(path).unwrap_or_default()).into_owned();
         let begins_with = |kind| text.starts_with(&format!("{{\"kind\":\"{kind}\""));
         let (resumes, field) = (args.resume || args.snapshot.is_some(), "\"snapshot_prefix\":");
-        let own = format!("{field}{}", json!(prefix.to_string_lossy()));
-        let is_others = begins && text.contains(field) && !text.contains(&own);
+        // Earlier versions wrote the prefix as it was given.
+        let mut own = [prefix.to_owned(), whole(prefix)].into_iter();
+        let mut is_own =
+            own.any(|prefix| text.contains(&format!("{field}{}", json!(prefix.to_string_lossy()))));
+        let name = snapshot.and_then(Path::file_name).map(|name| name.to_string_lossy());
+        is_own |= name.is_some_and(|name| text.contains(&*name));
+        let is_others = text.contains(field) && !is_own;
         let lock = File::open(path).map(|log| log.try_lock());
         let faults = [
             // An earlier version could write the line of a snapshot first.
@@ -89,7 +95,8 @@ impl Metrics {
     /// The first line of a training and of each resumed one.
     fn manifest(&mut self, (report, solver): (&TrainReport, &Solver)) -> Result<()> {
         let (iteration, seed) = (solver.iteration(), solver.seed());
-        let snapshot_prefix = &*solver.spec().snapshot.prefix.to_string_lossy();
+        let prefix = whole(&solver.spec().snapshot.prefix);
+        let snapshot_prefix = &*prefix.to_string_lossy();
         let (version, command) = (env!("CARGO_PKG_VERSION"), command_line());
         let (run, plan) = (&report.header, &report.plan);
         // Not by way of a JSON value, which would turn numbers of single precision into others of double.
@@ -132,6 +139,13 @@ impl Metrics {
         let Some((folder, board)) = &mut self.board else { return Ok(()) };
         board.scalar(tag, step, value as f32).map_err(|source| refused(folder, source))
     }
+}
+
+/// The one name of a path that has many, as far as its folder is there.
+fn whole(path: &Path) -> PathBuf {
+    let path = absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    folder.zip(path.file_name()).map(|(folder, name)| folder.join(name)).unwrap_or(path)
 }
 
 /// The log, at its end, or where a resumed training goes on; and whether the snapshot of iteration `first` is in it.

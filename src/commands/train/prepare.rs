@@ -46,6 +46,9 @@ pub(super) fn prepare(
     let resumed = snapshot.as_deref().map(resumed).transpose()?;
     let recorded_seed = resumed.as_ref().map(|(state, _)| state.random_seed);
     spec.random_seed = args.seed.or(recorded_seed).or(spec.random_seed);
+    if let Some((state, _)) = &resumed {
+        spec.done = [state.iteration, state.data_positions.values().copied().max().unwrap_or(0)];
+    }
     let mut net = spec.train_net.load()?.for_state(&spec.train_state);
     let (chosen, mut notes) = run.chosen(args.batch.is_some(), origin.on_gpu());
     args.batch.or(chosen).into_iter().for_each(|samples| net.set_mini_batch(samples));
@@ -58,7 +61,7 @@ pub(super) fn prepare(
     let place = || SnapshotPlace::open(&spec.snapshot.prefix, spec.max_iter as u64);
     let place = (group.leads() && spec.snapshot.is_wanted()).then(place).transpose()?;
     if group.leads() {
-        Metrics::check(args, &spec.snapshot.prefix, snapshot.is_none())?;
+        Metrics::check(args, &spec.snapshot.prefix, snapshot.as_deref())?;
     }
     let mut warnings = warn(console, &spec.warnings);
     warnings.extend(warn(console, &net.warnings));
@@ -75,6 +78,9 @@ pub(super) fn prepare(
     notes.extend(origin.settle_layout((run, &args.planning), &net, (group, before))?);
     let tests = spec.tests.iter().map(|test| Ok(test.net.load()?.for_state(&test.state)));
     let tests = tests.collect::<Result<Vec<NetSpec>>>()?;
+    let mut others: Vec<&NetSpec> = tests.iter().filter(|test| test.file != net.file).collect();
+    others.dedup_by_key(|test| test.file.clone());
+    warnings.extend(others.into_iter().flat_map(|test| warn(console, &test.warnings)));
     // The tests alone may read a data set.
     let of_test = || tests.iter().find_map(|test| synthetic(run.synthetic, test).ok());
     let synthetic = synthetic(run.synthetic, &net).or_else(|refused| of_test().ok_or(refused))?;

@@ -13,15 +13,16 @@ impl Net {
         source.tops.first().map(|&top| &self.graph.values[top].shape)
     }
 
-    /// Mini-batches that `epochs` passes over its data set take; the last may begin the set anew.
+    /// Mini-batches that `epochs` passes over its data set take, of which so many samples are `seen`; the last may begin
+    /// the set anew.
     ///
     /// # Errors
     /// It reads no data set.
-    pub fn mini_batches(&self, epochs: usize) -> Result<usize> {
+    pub fn mini_batches(&self, epochs: usize, seen: usize) -> Result<usize> {
         let error = || self.error("it reads no data set, so nobody knows how long an epoch is");
         let images =
             self.loaders().map(|(_, loader)| loader.dataset().facts().len).max().ok_or_else(error)?;
-        Ok(images.saturating_mul(epochs).div_ceil(self.mini_batch()))
+        Ok(images.saturating_mul(epochs).saturating_sub(seen).div_ceil(self.mini_batch()))
     }
 
     /// Samples per iteration.

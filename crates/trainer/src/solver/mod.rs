@@ -76,7 +76,9 @@ impl Training {
         nets[0].method = spec.method;
         nets[0].keeps_gradients |= spec.iter_size > 1 || spec.clip_gradients.is_some();
         if let Some(epochs) = spec.epochs {
-            spec.max_iter = nets[0].mini_batches(epochs)?.div_ceil(spec.iter_size * spec.share.ranks);
+            let [iterations, seen] = spec.done.map(|count| count as usize);
+            let left = nets[0].mini_batches(epochs, seen)?;
+            spec.max_iter = iterations + left.div_ceil(spec.iter_size * spec.share.ranks);
         }
         for test in &spec.tests {
             let mut net = Net::new(&test.net.load()?.for_state(&test.state), &options, false)?;

@@ -24,9 +24,7 @@ impl Solver {
     /// How often the training data have been seen by now, if they are a data set.
     pub fn epoch(&self) -> Option<f64> {
         let (_, loader) = self.net().loaders().next()?;
-        let images = self.net().mini_batch() * self.spec().iter_size * self.spec().share.ranks;
-        let seen = self.iteration * images as u64;
-        Some(seen as f64 / loader.dataset().facts().len as f64)
+        Some(loader.position() as f64 / loader.dataset().facts().len as f64)
     }
 
     /// The outputs of the net that is trained that are single numbers and no losses, such as an accuracy.

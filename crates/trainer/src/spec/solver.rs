@@ -38,6 +38,8 @@ params! {
             "Over how many iterations the loss in that line is averaged, at least 1"
         max_iter: usize = 0; "Iterations of the whole training; 0 where somebody else is to say"
         epochs: Option<usize> { None }; "Passes over the training data instead of `max_iter`, if somebody says so"
+        done: [u64; 2] { [0; 2] };
+            "Iterations, and samples of the training data, that a resumed training has behind it: of `epochs` the rest is left"
         iter_size: usize = 1, iter_size > 0 => "at least 1";
             "Mini-batches whose gradients are accumulated for one update, at least 1"
         momentum: f32 = 0.0, (0.0..1.0).contains(&momentum) => "from 0 to below 1",
