@@ -66,9 +66,17 @@ impl ExplainReport {
         let fronts = Fronts::new(&kernels, table, &plan.options)?;
         let (policy, limit) = (plan.options.workspace_policy, plan.options.limit);
         let smallest = fronts.smallest_limit(policy);
-        let explained = std::iter::zip(&plan.kernels, fronts.iter());
+        let explained = |(planned, (_, front)): (&PlannedKernel, (_, &DesirableSet))| KernelExplanation {
+            kernel: planned.kernel.clone(),
+            available: planned.available,
+            chosen: front.iter().position(|configuration| *configuration == planned.configuration),
+            front: front.clone(),
+            explanation: planned.explanation.clone(),
+            price_ms_per_mib: front.curve().price_ms_per_mib(planned.available),
+            costs: front.curve(),
+        };
         Ok(Self {
-            kernels: explained.map(|(planned, (_, front))| KernelExplanation::new(planned, front)).collect(),
+            kernels: plan.kernels.iter().zip(fronts.iter()).map(explained).collect(),
             of: if policy == WorkspacePolicy::Wd { TOTAL } else { "limit" },
             limit,
             curve: fronts.curve(policy),
@@ -96,21 +104,6 @@ impl ExplainReport {
     #[must_use]
     pub fn in_schedule(self) -> Self {
         Self { curve: Curve::default(), smallest_limit: None, smallest_limit_kernel: None, ..self }
-    }
-}
-
-impl KernelExplanation {
-    fn new(planned: &PlannedKernel, front: &DesirableSet) -> Self {
-        let costs = front.curve();
-        Self {
-            kernel: planned.kernel.clone(),
-            available: planned.available,
-            chosen: front.iter().position(|configuration| *configuration == planned.configuration),
-            front: front.clone(),
-            explanation: planned.explanation.clone(),
-            price_ms_per_mib: costs.price_ms_per_mib(planned.available),
-            costs,
-        }
     }
 }
 

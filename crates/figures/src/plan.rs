@@ -27,17 +27,6 @@ pub struct KernelReport {
 }
 
 impl KernelReport {
-    fn new(planned: &PlannedKernel, measured_ms: Option<f64>) -> Self {
-        Self {
-            division: planned.configuration.to_string(),
-            planned_ms: planned.time_ms(),
-            measured_ms,
-            gain: planned.gain(),
-            reason: planned.explanation.to_string(),
-            planned: planned.clone(),
-        }
-    }
-
     /// Layer and operation, as in `conv2 Forward`.
     pub fn name(&self) -> String {
         self.planned.kernel.to_string()
@@ -71,7 +60,14 @@ impl PlanReport {
     /// Describes `plan`, with the times `measured_ms` of its kernels, in order, if it has run.
     pub fn new(plan: &Plan, measured_ms: &[f64]) -> Self {
         let kernels = plan.kernels.iter().enumerate();
-        let kernel = |(place, planned)| KernelReport::new(planned, measured_ms.get(place).copied());
+        let kernel = |(place, planned): (usize, &PlannedKernel)| KernelReport {
+            division: planned.configuration.to_string(),
+            planned_ms: planned.time_ms(),
+            measured_ms: measured_ms.get(place).copied(),
+            gain: planned.gain(),
+            reason: planned.explanation.to_string(),
+            planned: planned.clone(),
+        };
         Self {
             options: plan.options.clone(),
             prediction: false,

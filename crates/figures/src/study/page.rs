@@ -66,7 +66,10 @@ pub fn page(devices: &[Vec<Study>], figures: &[Figure], claims: &Table, said: [&
              large as it was. A cost table has convolutions alone: what the papers say of whole iterations, in Caffe and \
              in TensorFlow, is measured on a GPU by `microbatch time --compare`, and that nets learn as they did, by \
              `microbatch train`.\n\n";
-    page += &markdown(claims);
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    page += &line(claims.columns.iter().map(|column| column.replace('_', " ")).collect());
+    page += &line(vec!["---".to_owned(); claims.columns.len()]);
+    page.extend(claims.texts().map(line));
     for Figure { name, title, caption, source, .. } in figures {
         page += &format!("\n## {title}\n\n![{title}]({name}.svg)\n\n{caption} {source}. [CSV]({name}.csv)\n");
     }
@@ -122,12 +125,4 @@ fn compared(here: &[Study], there: &[Study]) -> Option<String> {
          {here}.{coarser}\n\n"
     );
     Some(said).filter(|_| kernels > 0)
-}
-
-fn markdown(data: &Table) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut table = line(data.columns.iter().map(|column| column.replace('_', " ")).collect());
-    table += &line(vec!["---".to_owned(); data.columns.len()]);
-    data.texts().for_each(|row| table += &line(row));
-    table
 }
