@@ -3,8 +3,7 @@
 use super::claim::{ATTEMPTS, Claim};
 use super::{is_at, random};
 use std::fs::{self, OpenOptions, TryLockError};
-use std::path::{Path, PathBuf};
-use std::{ffi::OsString, io, time::Duration};
+use std::{ffi::OsString, io, path::Path, time::Duration};
 
 /// Locks of one machine need not be seen by another: a file whose writer may be there is left alone for so long.
 const SURELY_DEAD: Duration = Duration::from_secs(24 * 60 * 60);
@@ -14,7 +13,11 @@ const SURELY_DEAD: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) fn beside(path: &Path) -> io::Result<Claim> {
     // Another name is tried when another process cleans up at the same moment.
     for _ in 0..ATTEMPTS {
-        let path = name_beside(path);
+        // `.NAME.BOOT-RANDOM.tmp`: hidden, its own for every write, and of the run of the system whose locks count.
+        let mut name = OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".{}-{:016x}.tmp", boot().unwrap_or_default(), random()));
+        let path = path.with_file_name(name);
         // Never what is there already: a link, perhaps, to something that is not ours.
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let new = Claim { path, file };
@@ -25,14 +28,6 @@ pub(super) fn beside(path: &Path) -> io::Result<Claim> {
         }
     }
     Err(io::Error::other("temporary files are removed as soon as they are made"))
-}
-
-/// `.NAME.BOOT-RANDOM.tmp`: hidden, a name of its own for every write, and of the run of the system whose locks count.
-fn name_beside(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}-{:016x}.tmp", boot().unwrap_or_default(), random()));
-    path.with_file_name(name)
 }
 
 /// The temporary files in `folder` that were to become a file of a name that `is_wanted`, and whose writer has died,
