@@ -47,7 +47,9 @@ pub(super) fn init(args: &InitArgs) -> Result<()> {
     // What does not fit would be refused by the training.
     let fitting = |recipe: &Recipe| -> Result<_> {
         let (net, new) = recipe.net(&survey, &template, &text).map_err(Error::Refused)?;
-        let built = build(&file(FILES[0]), &net)?;
+        let spec = NetSpec::parse(&file(FILES[0]), &net)?.for_phase(Phase::Train);
+        let build = BuildOptions { device: Device::cpu(), seed: 0, synthetic: Some(STAND_IN) };
+        let built = Net::new(&spec, &build, true)?;
         let copied = weights.copied(&built)?;
         Ok((net, new, built, copied))
     };
@@ -125,11 +127,4 @@ fn look(args: &InitArgs) -> Result<Survey> {
         bar.set_length(files as u64);
         bar.inc(1);
     })?)
-}
-
-/// The net, which must be one that can be built.
-fn build(file: &Path, text: &str) -> Result<Net> {
-    let spec = NetSpec::parse(file, text)?.for_phase(Phase::Train);
-    let build = BuildOptions { device: Device::cpu(), seed: 0, synthetic: Some(STAND_IN) };
-    Ok(Net::new(&spec, &build, true)?)
 }
