@@ -65,11 +65,6 @@ impl TimeRun {
 
     /// What Caffe does not tell: kernels, memory by layer, the plan's promise and the speed.
     pub(crate) fn our_tables(&self) -> String {
-        let (plan, memory) = (&self.plan, layer_table(&self.layer_memory));
-        format!("{plan}\n\n{memory}\n\nSummary:\n{}", self.summary())
-    }
-
-    fn summary(&self) -> String {
         let TimeReport { layers, update_ms, replayed_ms, copying_ms, stall_ms, gpu_bytes, .. } =
             &self.measured;
         let layers_ms: f64 = layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
@@ -121,7 +116,8 @@ impl TimeRun {
         }
         let peak = self.memory.compare(self.peak_resident);
         peak.iter().for_each(|peak| line!("peak resident", "{peak}"));
-        lines.join("\n")
+        let (plan, memory) = (&self.plan, layer_table(&self.layer_memory));
+        format!("{plan}\n\n{memory}\n\nSummary:\n{}", lines.join("\n"))
     }
 
     /// This run, undivided, beside one under the `chosen` policy.
