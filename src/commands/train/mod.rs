@@ -13,7 +13,7 @@ use crate::{Console, Error, Result, console::complain};
 use metrics::Metrics;
 use prepare::{Prepared, prepare};
 use progress::Meter;
-use std::{collections::BTreeSet, fs::canonicalize, path::Path};
+use std::{collections::BTreeSet, fs::canonicalize, mem, path::Path};
 use trainer::snapshot::{SnapshotPlace, state_path};
 use trainer::solver::{StepReport, TestOutput};
 use trainer::{Group, NetError, Solver, Stop, host};
@@ -151,7 +151,8 @@ impl Training<'_> {
         let outputs = if is_seen { self.solver.outputs()? } else { Vec::new() };
         self.meter.show(&step, epoch, &outputs);
         if is_displayed {
-            let (images_per_s, seconds) = (self.meter.images_per_s(), self.meter.all.1.as_secs_f64());
+            let recent = mem::take(&mut self.meter.recent);
+            let (images_per_s, seconds) = (self.meter.speed(recent), self.meter.all.1.as_secs_f64());
             let line = StepLine { step, images_per_s, seconds, epoch, outputs };
             // What is written stays, even if nobody reads any more.
             self.metrics.step(&line)?;

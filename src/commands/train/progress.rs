@@ -13,8 +13,8 @@ pub(super) struct Meter {
     memory: String,
     /// Of all iterations: how many, and their time, without tests and output.
     pub(super) all: (u32, Duration),
-    /// Of those since the speed was last asked for.
-    recent: (u32, Duration),
+    /// Of those since one was last displayed.
+    pub(super) recent: (u32, Duration),
 }
 
 impl Meter {
@@ -49,12 +49,6 @@ impl Meter {
             outputs.iter().map(|output| format!("{} {:.3}, ", output.name, output.values[0])).collect();
         let message = format!("loss {loss:.4}, {epoch}{outputs}lr {lr:.3e}, {memory}, {speed:.0} images/s");
         self.bar.set_message(message);
-    }
-
-    /// Images a second since this was last asked.
-    pub(super) fn images_per_s(&mut self) -> f64 {
-        let recent = std::mem::replace(&mut self.recent, (0, Duration::ZERO));
-        self.speed(recent)
     }
 
     /// Images a second of so many iterations in so long.
