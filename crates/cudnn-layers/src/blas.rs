@@ -92,37 +92,20 @@ impl Cublas {
         let [type_a, type_b, type_c] = [a.format(), b.format(), c.format()].map(data_type);
         let (from_a, from_b) = (a.numbers() as *const c_void, b.numbers() as *const c_void);
         let to = c.numbers() as *mut c_void;
+        #[rustfmt::skip] // a matrix a line
         // SAFETY: the handle is alive; the scalars are read before the call returns. The matrices are device memory of
         // the lengths that the extents and steps say (the caller's assertion) and of the types that the views are
         // tagged with, `c` exclusively ours. The work goes to the stream through which all else on this memory goes.
-        unsafe {
+        let launched = unsafe {
             result::gemm_strided_batched_ex(
-                self.handle,
-                of_b,
-                of_a,
-                n,
-                m,
-                k,
-                one,
-                from_b,
-                type_b,
-                row_of_b,
-                steps[1],
-                from_a,
-                type_a,
-                row_of_a,
-                steps[0],
-                beta,
-                to,
-                type_c,
-                n,
-                steps[2],
-                count,
-                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-                sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+                self.handle, of_b, of_a, n, m, k, one,
+                from_b, type_b, row_of_b, steps[1],
+                from_a, type_a, row_of_a, steps[0], beta,
+                to, type_c, n, steps[2], count,
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
-        }
-        .map_err(failed("cublasGemmStridedBatchedEx"))
+        };
+        launched.map_err(failed("cublasGemmStridedBatchedEx"))
     }
 }
 

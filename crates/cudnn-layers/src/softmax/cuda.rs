@@ -54,18 +54,11 @@ pub(super) fn loss(
     let (e, shares) = (Extents::new(extents), options.shares(extents.axis));
     let [p, labels] = [p, labels].map(|view| view.address::<f32>());
     let ([to, by], fault) = ([to, divisor].map(|view| view.address::<f32>()), cuda.fault_address());
+    let (function, grid) = ("softmax_loss", ONE_BLOCK);
     // SAFETY: `softmax_loss(Extents e, u64 normaliser, Shares shares, float ignored, const float* p, const
     // float* labels, float* to, float* divisor, uint4* fault)`; the contract has checked the lengths, and no label that
     // is no class is used as an index.
-    unsafe {
-        launch!(
-            cuda,
-            0,
-            "softmax_loss",
-            ONE_BLOCK,
-            [e, normaliser, shares, ignored, p, labels, to, by, fault]
-        )
-    };
+    unsafe { launch!(cuda, 0, function, grid, [e, normaliser, shares, ignored, p, labels, to, by, fault]) };
     Ok(())
 }
 

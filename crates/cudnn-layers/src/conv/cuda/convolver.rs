@@ -137,14 +137,6 @@ impl EngineConvolver {
         let launched = config.execute(&self.task.cuda, operands, out.to, workspace);
         launched.map_err(|source| self.failed(source))
     }
-
-    /// Brings the gradient that the engine wrote where it belongs.
-    fn convert(&self, from: View<'_>, to: Out<'_>) {
-        match &self.task.geometries {
-            [g, deep] if g == deep => convert(&Device::Cuda(self.task.cuda.clone()), &[from.len()], from, to),
-            _ => gradient_from_depth(self.task.deepened(), from, to),
-        }
-    }
 }
 
 impl Convolver for EngineConvolver {
@@ -173,7 +165,11 @@ impl Convolver for EngineConvolver {
         }
         if self.task.op == ConvOp::BackwardFilter {
             self.launch([a, b], w.reborrow().replaced(), workspace)?;
-            self.convert(w.as_view(), out);
+            let (Task { cuda, geometries: [g, deep], .. }, written) = (&self.task, w.as_view());
+            match g == deep {
+                true => convert(&Device::Cuda(cuda.clone()), &[written.len()], written, out),
+                false => gradient_from_depth(self.task.deepened(), written, out),
+            }
             return Ok(());
         }
         filter_to_depth(self.task.deepened(), b, w.reborrow());
