@@ -7,8 +7,8 @@ use std::arch::x86_64::__m256;
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(pub(super) pulp::x86::V3);
 
-/// Arithmetic by one intrinsic each.
-macro_rules! arithmetic {
+/// Arithmetic by one intrinsic for each register.
+macro_rules! by_register {
     ($($name:ident($($v:ident),+) = $set:ident.$intrinsic:ident;)+) => {$(
         #[inline(always)]
         fn $name(self, $($v: Self::V),+) -> Self::V {
@@ -22,7 +22,7 @@ unsafe impl Lanes for Avx2 {
     type V = [__m256; 2];
     const TILE_VECTORS: usize = 1;
 
-    arithmetic! {
+    by_register! {
         add(a, b) = avx._mm256_add_ps;
         sub(a, b) = avx._mm256_sub_ps;
         mul(a, b) = avx._mm256_mul_ps;

@@ -7,27 +7,17 @@ use std::arch::x86_64::__m512;
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(pub(super) pulp::x86::V4);
 
-/// Arithmetic by one intrinsic each.
-macro_rules! arithmetic {
-    ($($name:ident($($v:ident),+) = $set:ident.$intrinsic:ident;)+) => {$(
-        #[inline(always)]
-        fn $name(self, $($v: Self::V),+) -> Self::V {
-            self.0.$set.$intrinsic($($v),+)
-        }
-    )+};
-}
-
 // SAFETY: sixteen elements in one register.
 unsafe impl Lanes for Avx512 {
     type V = __m512;
     const TILE_VECTORS: usize = 4;
 
     arithmetic! {
-        add(a, b) = avx512f._mm512_add_ps;
-        sub(a, b) = avx512f._mm512_sub_ps;
-        mul(a, b) = avx512f._mm512_mul_ps;
-        mul_add(a, b, c) = avx512f._mm512_fmadd_ps;
-        neg_mul_add(a, b, c) = avx512f._mm512_fnmadd_ps;
+        add(self, a, b) = self.0.avx512f._mm512_add_ps(a, b);
+        sub(self, a, b) = self.0.avx512f._mm512_sub_ps(a, b);
+        mul(self, a, b) = self.0.avx512f._mm512_mul_ps(a, b);
+        mul_add(self, a, b, c) = self.0.avx512f._mm512_fmadd_ps(a, b, c);
+        neg_mul_add(self, a, b, c) = self.0.avx512f._mm512_fnmadd_ps(a, b, c);
     }
 
     #[inline(always)]

@@ -22,6 +22,16 @@
 //! assert_eq!(blocks, [[3.0; 16]; 3]);
 //! ```
 
+/// Arithmetic by one expression each.
+macro_rules! arithmetic {
+    ($($name:ident($self:ident, $($v:ident),+) = $value:expr;)+) => {$(
+        #[inline(always)]
+        fn $name($self, $($v: Self::V),+) -> Self::V {
+            $value
+        }
+    )+};
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
