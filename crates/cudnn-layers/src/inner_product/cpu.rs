@@ -21,7 +21,7 @@ pub(super) fn product(
     let [a, w] = [matrix(samples, [n, k]), matrix(weights, [k, m])];
     let (c, accumulate) = c.into_host();
     if samples.1 || n > MAX_SAMPLES {
-        return gemm(Some(cpu), [n, m, k], a, w, c, m, accumulate);
+        return gemm(Some(cpu), [n, m, k], a, w, c, accumulate);
     }
     let (a, w) = (a.elements, w.t());
     let width = n.next_multiple_of(LANES).max(LANES);
@@ -38,7 +38,7 @@ pub(super) fn product(
             let elements = &w.elements[start..];
             let left = Left::Strided { elements, row_stride: w.row_stride, step: w.col_stride };
             let extents = [columns.len(), width, terms];
-            block_gemm(extents, left, (&samples, width), (&mut sums, width), Accumulate::Add, &[]);
+            block_gemm(extents, left, &samples, &mut sums, Accumulate::Add, &[]);
         }
         for sample in 0..n {
             let sums = sums[sample..].iter().step_by(width);

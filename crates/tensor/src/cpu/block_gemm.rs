@@ -41,8 +41,8 @@ pub enum Left<'a> {
 
 /// `c[row][col] (+)= sum over p of a(row, p) * b[p][col]` for `m` rows, `n` columns and `k` terms.
 ///
-/// Rows of `b` lie `b_stride` apart and rows of `c` lie `c_stride` apart; `n` is a multiple of [`LANES`]. Each output
-/// is summed in the order of `p`, whatever the blocking.
+/// Rows of `b` and of `c` follow each other; `n` is a multiple of [`LANES`]. Each output is summed in the order of `p`,
+/// whatever the blocking.
 ///
 /// `next`, if there is anything, is what the following product will read, and is fetched into the cache meanwhile. A
 /// right operand that comes from the last-level cache or from memory is read by the first rows at that memory's speed;
@@ -53,8 +53,8 @@ pub enum Left<'a> {
 pub fn block_gemm(
     [m, n, k]: [usize; 3],
     a: Left<'_>,
-    (b, b_stride): (&[f32], usize),
-    (c, c_stride): (&mut [f32], usize),
+    b: &[f32],
+    c: &mut [f32],
     accumulate: Accumulate,
     next: &[f32],
 ) {
@@ -62,9 +62,9 @@ pub fn block_gemm(
         return;
     }
     assert!(n.is_multiple_of(LANES), "{n} columns are no multiple of {LANES}");
-    check("the product", c, [m, n], [c_stride, 1]);
-    check("the right operand", b, [k, n], [b_stride, 1]);
-    let (b, c, add) = ((b.as_ptr(), b_stride), (c.as_mut_ptr(), c_stride), accumulate == Accumulate::Add);
+    check("the product", c, [m, n], [n, 1]);
+    check("the right operand", b, [k, n], [n, 1]);
+    let (b, c, add) = (b.as_ptr(), c.as_mut_ptr(), accumulate == Accumulate::Add);
     // The asserts above and below cover every element of the whole product, which is what `Product` demands.
     let extents = [m, n, k];
     match a {
@@ -95,9 +95,8 @@ struct Product<'a, const STRIDED: bool> {
     /// Distances of rows and of terms of the left operand, or else the offset of each.
     strides: [usize; 2],
     offsets: [&'a [usize]; 2],
-    /// The right operand and the product, each with the distance between its rows.
-    b: (*const f32, usize),
-    c: (*mut f32, usize),
+    b: *const f32,
+    c: *mut f32,
     add: bool,
     next: &'a [f32],
 }
@@ -119,7 +118,7 @@ impl<const STRIDED: bool> WithLanes for Product<'_, STRIDED> {
             let tiles = m.div_ceil(if vectors == L::TILE_VECTORS { 6 } else { 8 });
             for tile in 0..tiles {
                 let rows = [m * tile / tiles, m * (tile + 1) / tiles];
-                let ahead = next.next().map_or(self.b.0, <[f32]>::as_ptr);
+                let ahead = next.next().map_or(self.b, <[f32]>::as_ptr);
                 // SAFETY: this tile is a part of the product, all of whose elements are valid.
                 unsafe {
                     match vectors {
@@ -189,21 +188,21 @@ impl<const STRIDED: bool> Product<'_, STRIDED> {
         col: usize,
         mut ahead: *const f32,
     ) {
-        let Self { left, b: (b, b_stride), c: (c, c_stride), add, .. } = self;
+        let Self { extents: [_, n, k], left, b, c, add, .. } = self;
         // SAFETY: every address below is one of those that the caller promised.
         unsafe {
-            let (mut b, c) = (b.add(col), c.add(row * c_stride + col));
+            let (mut b, c) = (b.add(col), c.add(row * n + col));
             let rows: [*const f32; R] = std::array::from_fn(|i| left.add(self.row(row + i)));
             let mut sums = [[lanes.zero(); V]; R];
             if add && STRIDED {
                 // Loops that the compiler unrolls: the sums are to stay in registers.
                 for (i, sums) in sums.iter_mut().enumerate() {
                     for (vector, sum) in sums.iter_mut().enumerate() {
-                        *sum = lanes.load_ptr(c.add(i * c_stride + vector * LANES));
+                        *sum = lanes.load_ptr(c.add(i * n + vector * LANES));
                     }
                 }
             }
-            for p in 0..self.extents[2] {
+            for p in 0..k {
                 if STRIDED {
                     lanes.prefetch(ahead);
                     ahead = ahead.wrapping_add(LANES);
@@ -216,11 +215,11 @@ impl<const STRIDED: bool> Product<'_, STRIDED> {
                         *sum = lanes.mul_add(left, right, *sum);
                     }
                 }
-                b = b.wrapping_add(b_stride);
+                b = b.wrapping_add(n);
             }
             for (i, sums) in sums.iter().enumerate() {
                 for (vector, &sum) in sums.iter().enumerate() {
-                    let at = c.add(i * c_stride + vector * LANES);
+                    let at = c.add(i * n + vector * LANES);
                     let old = add && !STRIDED;
                     lanes.store_ptr(at, if old { lanes.add(lanes.load_ptr(at), sum) } else { sum });
                 }
@@ -236,16 +235,16 @@ mod tests {
     /// Checks a product of small integers, exact whatever the instruction set; `at(row, p)` is where the left element
     /// lies.
     fn check([m, n, k]: [usize; 3], left: Left<'_>, elements: &[f32], at: impl Fn(usize, usize) -> usize) {
-        let (b_stride, c_stride) = (n + 3, n + 5);
-        let b: Vec<f32> = (0..k.max(1) * b_stride).map(|i| (i % 5) as f32 - 2.0).collect();
+        let b: Vec<f32> = (0..k.max(1) * n).map(|i| (i % 5) as f32 - 2.0).collect();
         for (accumulate, start) in [(Accumulate::Replace, 0.0), (Accumulate::Add, 4.0)] {
-            let mut c = vec![4.0; m * c_stride];
-            block_gemm([m, n, k], left, (&b, b_stride), (&mut c, c_stride), accumulate, &[]);
-            for (row, col) in (0..m).flat_map(|row| (0..c_stride).map(move |col| (row, col))) {
-                let dot = |p: usize| elements[at(row, p)] * b[p * b_stride + col];
-                let expected = if col < n { start + (0..k).map(dot).sum::<f32>() } else { 4.0 };
-                assert_eq!(c[row * c_stride + col], expected, "{m}x{n}x{k} at {row},{col}");
+            let mut c = vec![4.0; m * n + 5];
+            block_gemm([m, n, k], left, &b, &mut c, accumulate, &[]);
+            for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
+                let dot = |p: usize| elements[at(row, p)] * b[p * n + col];
+                let expected = start + (0..k).map(dot).sum::<f32>();
+                assert_eq!(c[row * n + col], expected, "{m}x{n}x{k} at {row},{col}");
             }
+            assert_eq!(c[m * n..], [4.0; 5], "what lies behind the product stays untouched");
         }
     }
 
@@ -276,6 +275,6 @@ mod tests {
     #[should_panic(expected = "outside the left operand")]
     fn an_offset_outside_is_refused() {
         let left = Left::Gathered { elements: &[0.0; 8], rows: &[0, 5], steps: &[1, 3] };
-        block_gemm([2, 16, 2], left, (&[0.0; 32], 16), (&mut [0.0; 32], 16), Accumulate::Replace, &[]);
+        block_gemm([2, 16, 2], left, &[0.0; 32], &mut [0.0; 32], Accumulate::Replace, &[]);
     }
 }

@@ -32,8 +32,8 @@ pub(super) fn allocate_for_this_thread() {
     gemm_common::gemm::L2_SLAB.with(|_| ());
 }
 
-/// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and `c` is row-major with rows `c_stride` apart: on all threads
-/// of `cpu`, or, inside a task, on the calling thread alone. What the library packs the other operand into, a few MiB for
+/// `c (+)= a b`, where `a` is `m x k`, `b` is `k x n` and the rows of `c` follow each other: on all threads of `cpu`,
+/// or, inside a task, on the calling thread alone. What the library packs the other operand into, a few MiB for
 /// large products, it allocates in each call and gives back, as it takes none that is lent.
 ///
 /// # Panics
@@ -44,7 +44,6 @@ pub fn gemm(
     a: Matrix<'_>,
     b: Matrix<'_>,
     c: &mut [f32],
-    c_stride: usize,
     accumulate: Accumulate,
 ) {
     if m == 0 || n == 0 {
@@ -53,8 +52,7 @@ pub fn gemm(
     for (matrix, extents) in [(a, [m, k]), (b, [k, n])] {
         check("an operand", matrix.elements, extents, [matrix.row_stride, matrix.col_stride]);
     }
-    assert!(n <= c_stride, "rows of the product overlap");
-    check("the product", c, [m, n], [c_stride, 1]);
+    check("the product", c, [m, n], [n, 1]);
     #[rustfmt::skip] // a matrix a line
     // SAFETY: the checks above show that every element addressed with these extents and strides lies inside its
     // slice; `c` is borrowed mutably, so it overlaps neither operand.
@@ -62,7 +60,7 @@ pub fn gemm(
     let multiply = |c: &mut [f32], parallelism| unsafe {
         gemm_f32::gemm::f32::get_gemm_fn()(
             n, m, k,
-            c.as_mut_ptr(), c_stride as isize, 1, accumulate == Accumulate::Add,
+            c.as_mut_ptr(), n as isize, 1, accumulate == Accumulate::Add,
             b.elements.as_ptr(), b.row_stride as isize, b.col_stride as isize,
             a.elements.as_ptr(), a.row_stride as isize, a.col_stride as isize,
             1.0, 1.0, false, false, false, parallelism,
@@ -95,23 +93,16 @@ mod tests {
         let b: Vec<f32> = (0..n * k).map(|i| (i % 5) as f32 - 2.0).collect();
         for threads in [1, 2] {
             for accumulate in [Accumulate::Replace, Accumulate::Add] {
-                let mut c = vec![1.0; m * 9];
-                // b is stored as n x k and used transposed; rows of c are 9 apart.
-                gemm(
-                    Some(&Cpu::new(threads)),
-                    [m, n, k],
-                    Matrix::rows(&a, k),
-                    Matrix::rows(&b, k).t(),
-                    &mut c,
-                    9,
-                    accumulate,
-                );
+                let mut c = vec![1.0; m * n + 2];
+                // b is stored as n x k and used transposed.
+                let (a, b) = (Matrix::rows(&a, k), Matrix::rows(&b, k).t());
+                gemm(Some(&Cpu::new(threads)), [m, n, k], a, b, &mut c, accumulate);
                 for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
-                    let dot: f32 = (0..k).map(|p| a[i * k + p] * b[j * k + p]).sum();
+                    let dot: f32 = (0..k).map(|p| a.elements[i * k + p] * b.elements[j * k + p]).sum();
                     let start = if accumulate == Accumulate::Add { 1.0 } else { 0.0 };
-                    assert_eq!(c[i * 9 + j], dot + start);
+                    assert_eq!(c[i * n + j], dot + start);
                 }
-                assert_eq!(c[7], 1.0, "padding between rows stays untouched");
+                assert_eq!(c[m * n..], [1.0; 2], "what lies behind the product stays untouched");
             }
         }
     }
@@ -119,14 +110,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "does not fit its slice")]
     fn a_short_operand_is_refused() {
-        gemm(
-            None,
-            [2, 2, 2],
-            Matrix::rows(&[0.0; 3], 2),
-            Matrix::rows(&[0.0; 4], 2),
-            &mut [0.0; 4],
-            2,
-            Accumulate::Add,
-        );
+        let (a, b) = (Matrix::rows(&[0.0; 3], 2), Matrix::rows(&[0.0; 4], 2));
+        gemm(None, [2, 2, 2], a, b, &mut [0.0; 4], Accumulate::Add);
     }
 }

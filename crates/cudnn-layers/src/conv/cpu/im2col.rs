@@ -75,7 +75,7 @@ impl Plain {
                 for part in (group..g.n * g.groups).step_by(g.groups) {
                     let x = Matrix::rows(&a[part * c * pixels..], pixels).t();
                     let dy = Matrix::rows(&b[(part * k + task * share) * pixels..], pixels);
-                    gemm(None, [dw.len() / c, c, pixels], dy, x, dw, c, mode);
+                    gemm(None, [dw.len() / c, c, pixels], dy, x, dw, mode);
                     mode = Accumulate::Add;
                 }
             });
@@ -90,7 +90,7 @@ impl Plain {
             let w = Matrix::rows(&b[part % g.groups * k * c..], c);
             let w = if is_forward { w } else { w.t() };
             let input = Matrix::rows(&a[part * terms * pixels..], pixels);
-            gemm(threads, [rows, pixels, terms], w, input, out, pixels, accumulate);
+            gemm(threads, [rows, pixels, terms], w, input, out, accumulate);
         };
         if g.n * g.groups == 1 {
             one(0, out, Some(cpu));
@@ -123,7 +123,7 @@ impl Pass for RollUp {
             });
             let w = Matrix::rows(&w[group * k * taps..][..k * taps], taps).t();
             let dy = Matrix::rows(matrix, columns);
-            gemm(Some(cpu), [taps, columns, k], w, dy, unrolled, columns, Accumulate::Replace);
+            gemm(Some(cpu), [taps, columns, k], w, dy, unrolled, Accumulate::Replace);
             self.roll_up(cpu, group, unrolled, out, accumulate);
         }
     }

@@ -184,7 +184,7 @@ impl Task<'_> {
                 let (rows, terms) = (&pixel_offsets[pixels.clone()], &step_offsets[steps.clone()]);
                 let a = Left::Gathered { elements: image, rows, steps: terms };
                 let (weights, sums) = (&weights[steps.start * width..], &mut sums[pixels.start * width..]);
-                block_gemm([rows.len(), width, terms.len()], a, (weights, width), (sums, width), mode, &[]);
+                block_gemm([rows.len(), width, terms.len()], a, weights, sums, mode, &[]);
             }
         }
     }

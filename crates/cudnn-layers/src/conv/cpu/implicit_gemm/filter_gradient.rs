@@ -147,7 +147,7 @@ impl Task<'_> {
                 let rows = &tap_offsets[index * row_len..][..row_len];
                 let a = Left::Gathered { elements: image, rows, steps: &steps[pixels.clone()] };
                 let (dy, sums) = (&dy[pixels.start * width..], &mut sums[index * row_len * width..]);
-                block_gemm([row_len, width, pixels.len()], a, (dy, width), (sums, width), mode, &[]);
+                block_gemm([row_len, width, pixels.len()], a, dy, sums, mode, &[]);
             }
             mode = Accumulate::Add;
         }

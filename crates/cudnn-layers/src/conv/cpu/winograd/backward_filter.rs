@@ -116,7 +116,7 @@ impl BackwardFilter {
                 let rows = LANES.min(channels - block * LANES);
                 let left = &inputs[input_layout.range(frequency, block, terms.clone())];
                 let left = Left::Strided { elements: left, row_stride: 1, step: LANES };
-                block_gemm([rows, width, terms.len()], left, (right, width), (sums, width), accumulate, &[]);
+                block_gemm([rows, width, terms.len()], left, right, sums, accumulate, &[]);
             }
         }
     }

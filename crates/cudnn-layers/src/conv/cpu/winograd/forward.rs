@@ -136,16 +136,12 @@ impl Forward {
             let blocks = filter_layout.panel_blocks(panel);
             let layout = self.products(self.block, blocks.len());
             for frequency in 0..A * A {
-                let left = &inputs[input_layout.range(frequency, 0, 0..tiles)];
-                let width = layout.width(0);
-                block_gemm(
-                    [tiles, width, terms],
-                    Left::Strided { elements: left, row_stride: input_layout.width(0), step: 1 },
-                    (&filters[filter_layout.range(frequency, panel, 0..terms)], width),
-                    (&mut products[layout.range(frequency, 0, 0..tiles)], width),
-                    Accumulate::Replace,
-                    &filters[self.filters_after(frequency, panel)],
-                );
+                let elements = &inputs[input_layout.range(frequency, 0, 0..tiles)];
+                let left = Left::Strided { elements, row_stride: input_layout.width(0), step: 1 };
+                let right = &filters[filter_layout.range(frequency, panel, 0..terms)];
+                let product = &mut products[layout.range(frequency, 0, 0..tiles)];
+                let (extents, next) = ([tiles, layout.width(0), terms], self.filters_after(frequency, panel));
+                block_gemm(extents, left, right, product, Accumulate::Replace, &filters[next]);
             }
             dispatch(Synthesise {
                 problem: &self.problem,

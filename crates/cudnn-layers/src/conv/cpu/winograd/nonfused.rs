@@ -94,18 +94,13 @@ impl Forward {
             }
             let accumulate = if slice.start == 0 { Accumulate::Replace } else { Accumulate::Add };
             for frequency in 0..A * A {
-                let left = &inputs[input_layout.range(frequency, index, 0..tiles)];
+                let elements = &inputs[input_layout.range(frequency, index, 0..tiles)];
+                let left = Left::Strided { elements, row_stride: input_layout.width(index), step: 1 };
+                let right = &scratch[filter_layout.range(frequency, 0, 0..slice.len())];
                 // SAFETY: every task has its own panel.
                 let product = unsafe { products.slice(layout.range(frequency, panel, 0..tiles)) };
-                let width = layout.width(panel);
-                block_gemm(
-                    [tiles, width, slice.len()],
-                    Left::Strided { elements: left, row_stride: input_layout.width(index), step: 1 },
-                    (&scratch[filter_layout.range(frequency, 0, 0..slice.len())], width),
-                    (product, width),
-                    accumulate,
-                    &[],
-                );
+                let extents = [tiles, layout.width(panel), slice.len()];
+                block_gemm(extents, left, right, product, accumulate, &[]);
             }
         }
     }
