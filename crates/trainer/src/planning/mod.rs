@@ -79,19 +79,8 @@ impl Planning {
 
     fn of(source: Source, table: CostTable) -> Self {
         let known = table.len();
-        Self {
-            source,
-            records: Records::default(),
-            table,
-            layers: HashMap::new(),
-            warning: None,
-            stop: Stop::default(),
-            unstored: None,
-            known,
-            noise: Noise::default(),
-            profiling: Duration::ZERO,
-            planning: Duration::ZERO,
-        }
+        let (records, layers, warning, stop, unstored, noise, profiling, planning) = Default::default();
+        Self { source, records, table, layers, warning, stop, unstored, known, noise, profiling, planning }
     }
 
     /// Uses `records`, whose database is read, and lets `stop` end measuring; what was measured until then is stored.
