@@ -40,14 +40,9 @@ impl GemmConvolver {
         let asked = |&(own, _): &(&str, f32)| name.map_or(is_allowed(own), |name| name == own);
         let make = |(name, max_error): (&str, f32)| -> Arc<dyn Convolver> {
             let parts = parts(op, &geometry).map(|len| padded(format, len) as u64);
-            let facts = Facts {
-                name: name.to_owned(),
-                geometry,
-                workspace: Bytes(parts.iter().sum()),
-                prepared: Bytes(0),
-                max_error,
-                deterministic: true,
-            };
+            let (name, workspace) = (name.to_owned(), Bytes(parts.iter().sum()));
+            let prepared = Bytes(0);
+            let facts = Facts { name, geometry, workspace, prepared, max_error, deterministic: true };
             Arc::new(Self { facts, cuda: cuda.clone(), op })
         };
         NAMES.into_iter().filter(|own| applies && asked(own)).map(make).collect()
