@@ -234,6 +234,46 @@ fn a_net_without_a_backward_pass_has_a_plan_in_every_budget_from_the_smallest_on
     }
 }
 
+/// There is a plan in every budget from the smallest on.
+fn has_plans_from_its_floor_on(net: &Net) {
+    let (outline, costs) = (&net.outline, &net.costs);
+    let least = floor(outline, costs).floor;
+    for twentieths in 0..20 {
+        let budget = Bytes(least.0 + least.0 * twentieths / 20);
+        let plan = joint(outline, costs, budget).unwrap_or_else(|below| panic!("{below:?} of {budget}"));
+        check(outline, costs, &plan, budget);
+    }
+}
+
+/// Here a normalisation without a backward pass reads the data, which nothing can make again.
+#[test]
+fn data_that_no_backward_pass_sees_are_kept() {
+    let mut net = Net::new(16, FP32);
+    let data = net.data(16, 32);
+    let mut x = net.norm(data);
+    net.outline.nodes[1].backward = false;
+    net.outline.values[1].needs_diff = false;
+    x = net.conv(x, 16, 3, 1);
+    net.outline.nodes[2].propagates = vec![false];
+    for _ in 0..3 {
+        x = net.conv(x, 16, 3, 1);
+    }
+    let x = net.product(x, 10);
+    has_plans_from_its_floor_on(&net.loss(x));
+}
+
+/// What is only in part too large for the host's memory cannot leave either.
+#[test]
+fn the_smallest_budget_counts_on_no_more_than_the_hosts_memory() {
+    let mut net = Net::new(16, FP32);
+    let data = net.data(16, 32);
+    let x = net.conv(data, 16, 3, 1);
+    let x = net.product(x, 10);
+    let mut net = net.loss(x);
+    net.costs.host = Bytes(768 << 10);
+    has_plans_from_its_floor_on(&net);
+}
+
 /// Searches for the fastest of what is no number would never end.
 #[test]
 fn costs_that_are_none_end_in_a_panic_that_says_so() {

@@ -77,8 +77,9 @@ impl<'a> Annealing<'a> {
     pub(super) fn energy(&mut self, choice: &Choice, most: f64) -> f64 {
         let (problem, capacity) = (self.problem, self.capacity);
         let lacks = |trial: &Trial| {
-            // What leaves for the host frees no more than its own size.
-            trial.peak.saturating_sub(capacity) + 2 * trial.host.saturating_sub(problem.costs.host.0)
+            // What leaves for the host frees no more than its own size: too much of it is worse than none.
+            let host = if trial.host > problem.costs.host.0 { 2 * trial.host } else { 0 };
+            trial.peak.saturating_sub(capacity) + host
         };
         let trial = &mut self.trial;
         problem.compute(choice, capacity, most, trial);

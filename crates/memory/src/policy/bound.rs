@@ -155,7 +155,7 @@ impl<'a> Bound<'a> {
                 None => alive(tensor.used + 1, turn + back),
             }
         }
-        choice.repeated[index] = again != none || table.is_unseen;
+        choice.repeated[index] = again != none || table.is_unseen && problem.units[index].repeats;
         choice.briefly[index] = again != held;
         if again != none {
             copies[turn + again + 1] -= problem.units[index].repeat_ms;
@@ -324,9 +324,10 @@ fn base(problem: &Problem<'_>) -> Vec<u64> {
         add(turn + first, turn + last, bytes);
     }
     for tensor in &problem.tensors {
-        add(tensor.made, if tensor.stays { actions } else { tensor.used }, tensor.bytes);
-        if let Some([first, last]) = tensor.back.filter(|_| !tensor.stays) {
-            add(turn + first, turn + last, tensor.bytes);
+        let stays = tensor.stays && !tensor.leaves;
+        add(tensor.made, if stays { actions } else { tensor.used }, tensor.bytes);
+        if let Some([first, last]) = tensor.back.filter(|_| !stays) {
+            add(turn + first, if tensor.stays { actions } else { turn + last }, tensor.bytes);
         }
     }
     for (at, sum) in base.iter_mut().enumerate() {

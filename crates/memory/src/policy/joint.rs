@@ -47,20 +47,23 @@ pub fn joint(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPl
     };
     let without_host = Costs { host: Bytes::ZERO, ..costs.clone() };
     let ways = [&without_host, costs].map(|costs| Problem::new(outline, costs));
-    let (below, leanest) = ways[1].floor();
+    let [(alone_floor, alone), (floor, leanest)] = [ways[0].floor(), ways[1].floor()];
+    // What offloads most may be placed worse than what offloads less, or nothing.
+    let lean = plain.workspaces(Bytes::ZERO, false).err().into_iter();
+    let floors = lean.chain([floor.clone(), alone_floor.clone()]);
+    let below = floors.min_by_key(|below| below.floor).expect("there are several");
     if budget < below.floor {
         return Err(below);
     }
     let mut without = Search::new(&ways[0]);
     let mut with = (costs.host > Bytes::ZERO).then(|| Search::new(&ways[1]));
     let [step, finer] = STEPS.map(|part| (keeping.0 as f64 * part) as u64);
-    let (floor, alone) = ways[0].floor();
-    let (from, fastest) = without.start((floor.floor, alone), ways[0].all(false, true));
+    let (from, fastest) = without.start((alone_floor.floor, alone), ways[0].all(false, true));
     let plans = both(
         || without.rise(budget, from, step),
         || {
             let search = with.as_mut()?;
-            let (from, _) = search.start((below.floor, leanest), fastest);
+            let (from, _) = search.start((floor.floor, leanest), fastest);
             search.rise(budget, from, finer)
         },
     );
