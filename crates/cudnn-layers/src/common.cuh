@@ -43,6 +43,7 @@ using real = bf16;
 #else
 using real = float;
 #endif
+constexpr bool OF_BF16 = sizeof(real) < sizeof(float);
 
 /// Whether channels lie side by side.
 #ifdef BLOBS_IN_NHWC
@@ -297,35 +298,53 @@ __device__ inline void wait_for_parts() {
 
 /// The largest value of a window so far, for each of some channels, and the number of the pixel that it comes from. A NaN
 /// wins, and only another NaN beats it. Of pixels that are equal the first wins.
-template <int W>
+template <int W, class Tap>
 struct Maxima {
-    float best[W];
-    u32 winner[W];
+    Pack<W, real> best;
+    Pack<W, Tap> winner;
 
     __device__ __forceinline__ Maxima() {
         for (int lane = 0; lane < W; lane++) {
-            best[lane] = -__int_as_float(0x7f800000);  // negative infinity
-            winner[lane] = 0xffffffff;  // no pixel won
+            best.at[lane] = -__int_as_float(0x7f800000);  // negative infinity
+            winner.at[lane] = Tap(0xffffffff);  // no pixel won
         }
     }
-    __device__ __forceinline__ void meet(int tap, int lane, float value) {
-        bool wins = value > best[lane] || value != value;
-        best[lane] = wins ? value : best[lane];
-        winner[lane] = wins ? tap : winner[lane];
+    __device__ __forceinline__ void meet(u32 tap, const Pack<W, real>& pixel) {
+#if __CUDA_ARCH__ >= 900
+        // Two channels an instruction: one by one, arithmetic takes longer than memory. Here a NaN's place is the last pixel.
+        if constexpr (OF_BF16 && W % 4 == 0 && sizeof(Tap) == 1) {
+            u32 *largest = reinterpret_cast<u32*>(best.at), *winners = reinterpret_cast<u32*>(winner.at), wins[W / 2];
+            UNROLL for (int i = 0; i < W / 2; i++) {
+                u32 pair = reinterpret_cast<const u32*>(pixel.at)[i];
+                asm("set.gtu.u32.bf16x2 %0, %1, %2;" : "=r"(wins[i]) : "r"(pair), "r"(largest[i]));
+                asm("max.NaN.bf16x2 %0, %1, %0;" : "+r"(largest[i]) : "r"(pair));
+            }
+            UNROLL for (int i = 0; i < W / 4; i++) {
+                u32 won = __byte_perm(wins[2 * i], wins[2 * i + 1], 0x6420);  // a byte of each half
+                winners[i] = (winners[i] & ~won) | (tap * 0x01010101 & won);
+            }
+            return;
+        }
+#endif
+        UNROLL for (int lane = 0; lane < W; lane++) {
+            float value = pixel.at[lane];
+            if (!(value > best.at[lane] || value != value)) continue;
+            best.at[lane] = value;
+            winner.at[lane] = Tap(tap);
+        }
     }
     /// Writes `of(lane, the largest)`, with a ReLU behind it, and the winners' numbers if they are asked for. Where a ReLU
     /// makes 0 of an output, it would stop the gradient: then no pixel has won.
-    template <class Tap, class Of>
-    __device__ __forceinline__ void write(bool relu, real* y, Tap* winners, Of of) const {
+    template <class Of>
+    __device__ __forceinline__ void write(bool relu, real* y, Tap* winners, Of of) {
         Pack<W, real> maxima;
-        Pack<W, Tap> taps;
-        for (int lane = 0; lane < W; lane++) {
-            float value = of(lane, best[lane]);
+        UNROLL for (int lane = 0; lane < W; lane++) {
+            float value = of(lane, best.at[lane]);
             maxima.at[lane] = rectified(relu, value);
-            taps.at[lane] = Tap(relu && !(value > 0) ? 0xffffffff : winner[lane]);
+            if (relu && !(value > 0)) winner.at[lane] = Tap(0xffffffff);
         }
         store<W>(y, maxima);
-        if (winners) store<W>(winners, taps);
+        if (winners) store<W>(winners, winner);
     }
 };
 

@@ -258,9 +258,10 @@ __device__ __forceinline__ void pool_columns(const Training& training) {
             if (row >= windows.out_h || column >= windows.out_w) return;
             const real* image = training.x + sample * (windows.h * windows.w) * e.axis.divisor + channel;
             int top = 2 * row - windows.pad_h, left = 2 * column - windows.pad_w;
-            Maxima<W> maxima;
-            auto meet = [&](int tap, const Pack<W, real>& x) {
-                UNROLL for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, sign[lane] * x.at[lane]);
+            Maxima<W, u8> maxima;
+            auto meet = [&](int tap, Pack<W, real> x) {
+                UNROLL for (int lane = 0; lane < W; lane++) x.at[lane] = sign[lane] * x.at[lane];
+                maxima.meet(tap, x);
             };
             each_of_square<3, false, W>(image, top, left, windows.h, windows.w, e.axis.divisor, meet);
             u64 window = (sample * windows.out_h + row) * windows.out_w + column, at = window * e.axis.divisor + channel;

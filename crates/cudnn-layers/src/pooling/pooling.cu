@@ -68,19 +68,22 @@ __device__ __forceinline__ void each_pixel(const Planes& g, const Place<W>& out,
     }
 }
 
-/// Of pixels that are equal, with their bias, the first wins. `bias` may be null.
+/// Of pixels that are equal, in FP32 with their bias, the first wins. `bias` may be null.
 template <int WINDOW, int W, class Tap>
 __device__ __forceinline__ void max_forward(const Planes& g, const real* __restrict__ x, const float* __restrict__ bias,
                                             real* __restrict__ y, Tap* __restrict__ mask) {
     Place<W> out(g);
     if (!out.exists) return;
-    Maxima<W> maxima;
+    Maxima<W, Tap> maxima;
     Pack<W> biases = of_channels<W>(bias, out.number(g), -0.0f);  // adding -0 changes nothing
-    each_pixel<WINDOW>(g, out, x, [&](int tap, const Pack<W, real>& pixel) {
-        UNROLL for (int lane = 0; lane < W; lane++) maxima.meet(tap, lane, pixel.at[lane] + biases.at[lane]);
+    auto biased = [&](int lane, float value) { return value + biases.at[lane]; };
+    each_pixel<WINDOW>(g, out, x, [&](int tap, Pack<W, real> pixel) {
+        if (!OF_BF16) UNROLL for (int lane = 0; lane < W; lane++) pixel.at[lane] = biased(lane, pixel.at[lane]);
+        maxima.meet(tap, pixel);
     });
     u64 output = out.first(g.out_h * g.out_w) + out.at(out.row * g.out_w + out.column);
-    maxima.write(g.relu, y + output, mask + output, [](int, float value) { return value; });
+    maxima.write(g.relu, y + output, mask + output,
+                 [&](int lane, float largest) { return OF_BF16 ? biased(lane, largest) : largest; });
 }
 
 /// What the sum of window (p, q) is divided by: its pixels, padding included.
