@@ -136,6 +136,27 @@ fn the_smallest_budget_is_the_same_however_slow_copies_are() {
     check(&net.outline, &net.costs, &plan, slow.floor);
 }
 
+/// Copies cost even where they end in time, and each the same beside its bytes: few and large ones are best.
+#[test]
+fn computation_that_waits_for_copies_goes_on_later() {
+    let mut net = nets::resnet([1, 1, 1, 1], 32, FP32);
+    let keep = joint(&net.outline, &net.costs, EVERYTHING).unwrap();
+    let budget = Bytes(keep.device.0 / 10 * 6);
+    let plan = joint(&net.outline, &net.costs, budget).unwrap();
+    let schedule = Schedule::new(&net.outline, plan.actions.clone()).unwrap();
+    let waits = schedule.actions.iter().zip(&schedule.waits);
+    let waits = waits.filter(|(action, waits)| action.stream() == StreamKind::Compute && !waits.is_empty());
+    let waiting_ms = waits.count() as f64 * net.costs.launch_ms;
+    assert!(waiting_ms > 0.0);
+    let free = Costs { launch_ms: 0.0, bytes_per_ms: [1e18; 2], ..net.costs.clone() };
+    let computing_ms = simulate(&net.outline, &schedule, &free, &plan.workspace).total_ms;
+    let expected_ms = computing_ms + plan.timeline.stall_ms + waiting_ms;
+    assert!((plan.planned_ms() - expected_ms).abs() < 1e-9, "{} of {expected_ms}", plan.planned_ms());
+    net.costs.launch_ms *= 20.0;
+    let fewer = joint(&net.outline, &net.costs, budget).unwrap();
+    assert!(offloaded(&fewer) < offloaded(&plan), "{} of {}", offloaded(&fewer), offloaded(&plan));
+}
+
 #[test]
 fn without_host_memory_nothing_is_offloaded() {
     let mut net = nets::resnet([1, 1, 1, 1], 32, FP32);

@@ -18,7 +18,7 @@ pub struct Costs {
     pub update_ms: f64,
     /// Bytes per millisecond that are copied to the host and back, both directions at once.
     pub bytes_per_ms: [f64; 2],
-    /// What a copy takes beside its bytes, in milliseconds.
+    /// What a copy takes beside its bytes, and computation that has to wait for copies, even done ones, in milliseconds.
     pub launch_ms: f64,
     /// Most bytes of host memory that may be page-locked.
     pub host: Bytes,

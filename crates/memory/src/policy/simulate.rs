@@ -33,14 +33,17 @@ pub fn simulate(outline: &Outline, schedule: &Schedule, costs: &Costs, workspace
         let stream = action.stream();
         let free_ms = ends_ms[stream as usize];
         let start_ms = waits.iter().map(|&other| timeline.spans_ms[other][1]).fold(free_ms, f64::max);
-        let ms = match action {
+        let mut ms = match action {
             Action::Update(first, end) => costs.update_ms * outline.part(first..end),
             Action::Offload(buffer) => costs.copy_ms(outline.size(buffer), 0),
             Action::Prefetch(buffer) => costs.copy_ms(outline.size(buffer), 1),
             _ => action.pass().map_or(0.0, |(node, pass)| costs.pass_ms(action, workspace[node][pass])),
         };
         match stream {
-            StreamKind::Compute => timeline.stall_ms += start_ms - free_ms,
+            StreamKind::Compute => {
+                timeline.stall_ms += start_ms - free_ms;
+                ms += if waits.is_empty() { 0.0 } else { costs.launch_ms };
+            }
             StreamKind::CopyOut => timeline.copying_ms[0] += ms,
             StreamKind::CopyIn => timeline.copying_ms[1] += ms,
         }

@@ -330,7 +330,8 @@ impl Problem<'_> {
                 away.push((copy.index, times));
             }
         }
-        *time_ms += out_ms + in_ms;
+        // Computation waits for it to be gone, and to be back.
+        *time_ms += out_ms + in_ms + 2.0 * self.costs.launch_ms * away.len() as f64;
     }
 
     /// Copies one after the other, as soon as they are ready, in which order they are given. Before which step the
