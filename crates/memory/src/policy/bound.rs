@@ -12,8 +12,8 @@
 //! plus priced violations is a lower bound, and it falls apart: each kernel chooses its workspace, each unit whether
 //! its tensors are kept, offloaded or computed again, once or twice, and when they go and come. What is computed again
 //! wants its input: along paths of units that read each other that is part of it, by dynamic programming. The other
-//! inputs are left out, as are a third time, scratch at that time and the placing of buffers. Prices rise along the
-//! violations (a subgradient).
+//! inputs are left out, as are a third time, scratch at that time, what waiting for a copy costs, and the placing of
+//! buffers. Prices rise along the violations (a subgradient).
 
 use super::price::{Price, Prices};
 use super::problem::{Problem, Tensor};
