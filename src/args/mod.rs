@@ -129,7 +129,7 @@ pub struct RunArgs {
     /// planned to be faster; files of weights and snapshots stay in nchw
     #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = one_of(LAYOUTS))]
     pub layout: &'static [AxisOrder],
-    /// Use synthetic images instead of the net's data; CxHxW sets their size if the net does not
+    /// Use synthetic images instead of the net's data; CxHxW sets their size, which a crop_size that fits cuts down
     #[arg(long, value_name = "CxHxW", require_equals = true, value_parser = image_shape)]
     pub synthetic: Option<Option<[usize; 3]>>,
     /// Print one JSON object and nothing else

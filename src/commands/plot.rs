@@ -24,7 +24,7 @@ pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<()> {
         let of_log = curves_of(&text, (number, if logs.len() > 1 { &name } else { "" }), seconds);
         let of_log = of_log.map_err(|line| refused(format!("line {line} is no line of a log")))?;
         if of_log.is_empty() {
-            return Err(refused("nothing was displayed or tested yet".to_owned()));
+            return Err(refused("nothing that is a number was displayed or tested yet".to_owned()));
         }
         curves.extend(of_log);
     }

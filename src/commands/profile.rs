@@ -1,7 +1,7 @@
 //! `microbatch profile`.
 
 use super::draw::{check, write};
-use super::inputs::{net_kernels, net_spec, refuse};
+use super::inputs::{net_kernels, net_spec, refuse, warn};
 use super::origin::profiling;
 use super::plan::{convolutions, largest, shape_kernels};
 use crate::{Console, Result, args::ProfileArgs, progress, stop::stop, tables::read_table};
@@ -38,7 +38,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<()> {
     refuse([(records.offline, "--offline")], "`profile`, which measures")?;
     let device = args.run.device()?;
     let records = args.measuring.records_of(&device)?;
-    let kernels = kernels(args, &device)?;
+    let kernels = kernels(args, &device, &console)?;
     check_memory(&device, [largest(&kernels), Bytes::ZERO], None)?;
     let every_algorithm = args.every_algorithm;
     let options = ProfileOptions { repeats: 5, every_algorithm, ..ProfileOptions::on(&device) };
@@ -73,7 +73,7 @@ pub(super) fn profile(args: &ProfileArgs) -> Result<()> {
 }
 
 /// The kernels to measure, in the arithmetic that is asked for.
-fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>> {
+fn kernels(args: &ProfileArgs, device: &Device, console: &Console) -> Result<Vec<Kernel>> {
     // A processor has one order, whatever `--layout auto` may find.
     let known = if matches!(device, Device::Cuda(_)) { usize::MAX } else { 1 };
     let formats = args.run.formats().into_iter().take(known);
@@ -82,6 +82,7 @@ fn kernels(args: &ProfileArgs, device: &Device) -> Result<Vec<Kernel>> {
         return Ok(formats.flat_map(|format| shape_kernels(&convolutions, ops, format, math)).collect());
     }
     let mut spec = net_spec(&args.net)?;
+    warn(console, &spec.warnings);
     args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
     let kernels = formats.map(|format| net_kernels(&args.run, &spec, format));
     Ok(kernels.collect::<Result<Vec<_>, _>>()?.concat())

@@ -102,6 +102,11 @@ fn a_profile_is_a_table_to_plan_from_and_can_be_merged() {
     assert_eq!(segments(&folder, "other").len(), 2);
     let plan = folder.json(&format!("{PLAN} --database other --offline"));
     assert_eq!(pairs(&plan), (0, all));
+
+    // What has no effect is told, as by every command that reads a net.
+    folder.write("net.prototxt", ["colour: \"red\"\n".as_bytes(), &folder.read("net.prototxt")].concat());
+    let stderr = text(&folder.run("profile --model net.prototxt --threads 2 --database db").stderr);
+    assert!(stderr.contains("field 'colour' of the net has no effect here"), "{stderr}");
 }
 
 #[test]

@@ -177,10 +177,13 @@ fn logs_are_drawn() {
     assert!(text(&folder.read("seconds.svg")).contains("seconds of training"));
     folder.succeed("plot a.jsonl --out curves.png");
     assert!(folder.read("curves.png").starts_with(b"\x89PNG"));
-    folder.write("empty.jsonl", "");
-    let output = folder.run("plot empty.jsonl --out curves.svg");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("nothing was displayed or tested yet"));
+    let diverged = "{\"kind\":\"display\",\"iteration\":0,\"smoothed_loss\":null,\"outputs\":[]}\n";
+    for log in ["", diverged] {
+        folder.write("empty.jsonl", log);
+        let output = folder.run("plot empty.jsonl --out curves.svg");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains("nothing that is a number was displayed or tested yet"));
+    }
 }
 
 #[test]
@@ -305,6 +308,13 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     let one = folder.succeed(&format!("predict images/05.png {predict} --top 1"));
     let class = &predictions[5]["classes"][0]["class"];
     assert!(one.contains(&format!("images/05.png: {class} (")), "{one}");
+    // A net with a mini-batch of its own gets that.
+    let filled = folder.json(&format!("predict images/05.png {predict} --batch 8"));
+    assert_eq!(
+        (&filled["net"]["mini_batch"], &filled["predictions"][0]["classes"][0]["class"]),
+        (&json!(8), class)
+    );
+    assert_eq!(filled["predictions"].as_array().unwrap().len(), 1);
 
     let refused = |image: &str, reason: &str| {
         let output = folder.run(&format!("predict {image} {predict}"));

@@ -323,8 +323,7 @@ struct Maxima {
                 u32 won = __byte_perm(wins[2 * i], wins[2 * i + 1], 0x6420);  // a byte of each half
                 winners[i] = (winners[i] & ~won) | (tap * 0x01010101 & won);
             }
-            return;
-        }
+        } else
 #endif
         UNROLL for (int lane = 0; lane < W; lane++) {
             float value = pixel.at[lane];

@@ -316,6 +316,7 @@ fn costs_that_are_none_end_in_a_panic_that_says_so() {
         let front = Curve::new([Cost { time_ms: number, workspace: Bytes(0) }]);
         wrong.push(changed(&|costs| costs.nodes[2][0].front = front.clone()));
     }
+    wrong.push(changed(&|costs| costs.bytes_per_ms[1] = 0.0));
     for costs in wrong {
         let policies: [&dyn Fn(); 4] = [
             &|| drop(joint(outline, &costs, budget)),

@@ -70,7 +70,8 @@ impl Metrics {
         check(args.log.iter().chain(&events), &args.solver)?;
         let has_lines = |log: &&PathBuf| fs::metadata(log).is_ok_and(|file| file.len() > 0);
         let Some(path) = args.log.as_ref().filter(has_lines) else { return Ok(()) };
-        let text = String::from_utf8_lossy(&read_regular(path).unwrap_or_default()).into_owned();
+        let text = read_regular(path).map_err(|source| refused(path, source))?;
+        let text = String::from_utf8_lossy(&text);
         let begins_with = |kind| text.starts_with(&format!("{{\"kind\":\"{kind}\""));
         let (resumes, field) = (args.resume || args.snapshot.is_some(), "\"snapshot_prefix\":");
         // Earlier versions wrote the prefix as it was given.

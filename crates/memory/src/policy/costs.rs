@@ -6,7 +6,7 @@ use planner::{Bytes, Cost, Curve};
 use serde::{Deserialize, Serialize};
 
 /// How long the actions of an iteration take, measured or estimated. Policies panic if there are fewer nodes than in the
-/// outline, or if a time or a rate is negative or not finite.
+/// outline, if a time is negative or not finite, or if a rate is that or 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// Of every node, its forward and its backward pass.
@@ -57,7 +57,8 @@ impl Costs {
         let kernels = passes().flat_map(|pass| pass.front.points()).map(|cost| cost.time_ms);
         let times = kernels.chain(passes().map(|pass| pass.fixed_ms)).chain(self.again_ms.iter().copied());
         let mut all = times.chain([self.update_ms, self.launch_ms]).chain(self.bytes_per_ms);
-        assert!(all.all(|cost| cost >= 0.0 && cost.is_finite()), "costs are finite and at least 0");
+        let are_costs = all.all(|cost| cost >= 0.0 && cost.is_finite()) && !self.bytes_per_ms.contains(&0.0);
+        assert!(are_costs, "costs are finite and at least 0, and rates above it");
     }
 
     /// The time of a pass with `workspace`, in milliseconds.
