@@ -118,7 +118,7 @@ pub struct PredictArgs {
     /// Classes to name for each image
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "5", value_parser = count::<1_000_000>)]
     pub top: usize,
-    /// Images at once; overrides the file's
+    /// Images at once; overrides the file's, and fewer images are filled up to it
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
     #[command(flatten)]
