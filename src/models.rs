@@ -72,8 +72,7 @@ fn named(given: &Path) -> Result<Option<&'static Model>> {
     let name = given.to_str().filter(|name| !name.contains(['/', '.']) && !given.is_file());
     let Some(name) = name else { return Ok(None) };
     let unknown = || {
-        let names: Vec<&str> = MODELS.iter().map(|model| model.name).collect();
-        let names = names.join(", ");
+        let names = MODELS.iter().map(|model| model.name).collect::<Vec<_>>().join(", ");
         usage!("there is neither a file nor a model named {name}; the models are {names}")
     };
     Model::find(name).map(Some).ok_or_else(unknown)

@@ -102,8 +102,7 @@ pub(super) fn one_of<T: Copy + Send + Sync, const N: usize>(
 pub(super) fn image_shape(text: &str) -> Result<[usize; 3], String> {
     let extents: Option<Vec<usize>> = text.split('x').map(|extent| count::<65536>(extent).ok()).collect();
     let shape = extents.and_then(|extents| <[usize; 3]>::try_from(extents).ok());
-    let reason = "it must be channels, height and width, such as 3x224x224";
-    shape.ok_or_else(|| reason.to_owned())
+    shape.ok_or_else(|| "it must be channels, height and width, such as 3x224x224".to_owned())
 }
 
 /// An operation, in any case, with or without a hyphen.

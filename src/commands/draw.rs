@@ -73,8 +73,7 @@ pub(super) fn write_trace(file: &Path, actions: &[ActionSpan]) -> Result<()> {
         std::iter::once(span).chain(memory)
     });
     let events: Vec<Value> = rows.into_iter().chain(spans).collect();
-    let trace = json!({ "traceEvents": events, "displayTimeUnit": "ms" });
-    write(file, trace.to_string().into_bytes())
+    write(file, json!({ "traceEvents": events, "displayTimeUnit": "ms" }).to_string().into_bytes())
 }
 
 /// Writes a file as a whole, in a folder that is made if need be, or leaves what there was.

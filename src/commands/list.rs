@@ -21,8 +21,7 @@ pub(super) fn list(args: &PlanArgs, console: &mut Console) -> Result<()> {
         let algorithms: BTreeSet<&str> = rows.iter().map(|row| row.algorithm.as_str()).collect();
         let largest = sizes.last().map_or(0, |&size| size as usize);
         let numbers = [sizes.len(), largest, algorithms.len()].map(|number| number.to_string());
-        let maps = words(*math, format(id));
-        lines.row([op.to_string(), shape.to_string(), maps].into_iter().chain(numbers));
+        lines.row([op.to_string(), shape.to_string(), words(*math, format(id))].into_iter().chain(numbers));
     }
     let recorded = Recorded { file, device: table.device.clone() };
     console.text(&recorded)?;

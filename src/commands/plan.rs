@@ -193,8 +193,7 @@ pub(super) fn shape_kernels(
     math: Math,
 ) -> Vec<Kernel> {
     let ops: Vec<ConvOp> = ConvOp::ALL.into_iter().filter(|op| ops.is_empty() || ops.contains(op)).collect();
-    let kernels = convolutions.iter().flat_map(|convolution| convolution.kernels(&ops, format));
-    in_math(kernels.collect(), math)
+    in_math(convolutions.iter().flat_map(|convolution| convolution.kernels(&ops, format)).collect(), math)
 }
 
 /// What measuring the largest of `kernels` takes without its workspace.

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 /// Draws what trainings displayed and tested, by iteration or by the `seconds` of iterations, from their logs.
 pub(super) fn plot(logs: &[PathBuf], out: &Path, seconds: bool) -> Result<()> {
     // Logs of one name are told apart by the folders that they have not in common.
-    let mut folders = logs[0].ancestors().skip(1);
-    let common = folders.find(|folder| logs.iter().all(|log| log.starts_with(folder)));
+    let common = logs[0].ancestors().skip(1).find(|folder| logs.iter().all(|log| log.starts_with(folder)));
     let common = common.unwrap_or(Path::new(""));
     let mut curves = Vec::new();
     for (number, log) in logs.iter().enumerate() {

@@ -84,8 +84,7 @@ fn kernels(args: &ProfileArgs, device: &Device, console: &Console) -> Result<Vec
     let mut spec = net_spec(&args.net)?;
     warn(console, &spec.warnings);
     args.net.samples()?.into_iter().for_each(|samples| spec.set_mini_batch(samples));
-    let kernels = formats.map(|format| net_kernels(&args.run, &spec, format));
-    Ok(kernels.collect::<Result<Vec<_>, _>>()?.concat())
+    Ok(formats.map(|format| net_kernels(&args.run, &spec, format)).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Takes cost tables into the database.

@@ -135,8 +135,7 @@ impl Session {
     }
 
     pub(super) fn kernels(&mut self) -> Vec<Vec<Kernel>> {
-        let math = self.origin.math;
-        self.nets.iter_mut().map(|net| in_math(net.kernels(), math)).collect()
+        self.nets.iter_mut().map(|net| in_math(net.kernels(), self.origin.math)).collect()
     }
 
     /// What the memory of every net depends on: where parameters are updated, their history takes some, too.

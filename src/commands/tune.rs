@@ -74,8 +74,7 @@ pub(super) fn tune(args: &TuneArgs) -> Result<()> {
     origin.settle_layout((run, planning), &spec, (&Group::default(), None))?;
     let synthetic = synthetic(run.synthetic, &spec)?.or(Some(STAND_IN));
     let build = BuildOptions { device: origin.device.clone(), seed: *seed, synthetic };
-    let goal = Goal { policy: MemoryPolicy::Accudnn, budget };
-    let search = BatchSearch { spec, build, goal };
+    let search = BatchSearch { spec, build, goal: Goal { policy: MemoryPolicy::Accudnn, budget } };
     let (samples, costs, whole) = measure(&search, &mut origin, &options, base)?;
     let (layers, outline) = (whole.work(), whole.outline(true));
     let speeds = Speeds::fit(&layers, &samples);

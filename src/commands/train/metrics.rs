@@ -118,8 +118,7 @@ impl Metrics {
     pub(super) fn test(&mut self, lines: &TestLines) -> Result<()> {
         self.line("test", lines)?;
         for output in lines.outputs.iter().filter(|output| output.values.len() == 1) {
-            let tag = format!("test{}/{}", lines.net, output.name);
-            self.scalar(&tag, lines.iteration, output.values[0])?;
+            self.scalar(&format!("test{}/{}", lines.net, output.name), lines.iteration, output.values[0])?;
         }
         Ok(())
     }

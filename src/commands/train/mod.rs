@@ -306,8 +306,7 @@ impl Training<'_> {
     }
 
     fn say(&mut self, line: &impl std::fmt::Display) -> Result<()> {
-        let console = &mut *self.console;
-        self.meter.bar.suspend(|| console.text(line))
+        self.meter.bar.suspend(|| self.console.text(line))
     }
 
     fn summary(&self) -> TrainSummary {

@@ -21,8 +21,7 @@ pub(crate) struct Axis {
 impl Axis {
     /// With these ticks, and equal distances for equal differences.
     pub(crate) fn new(title: &str, range: [f64; 2], ticks: impl IntoIterator<Item = (f64, String)>) -> Self {
-        let ticks = ticks.into_iter().collect();
-        Self { title: title.to_owned(), range, ticks, is_logarithmic: false }
+        Self { title: title.to_owned(), range, ticks: ticks.into_iter().collect(), is_logarithmic: false }
     }
 
     /// From 0 to at least `most`, by round steps.

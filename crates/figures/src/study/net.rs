@@ -64,8 +64,7 @@ impl Study {
         for &policy in self.policies() {
             let curve = self.fronts(&of_sizes(policy)).ok()?.curve(WorkspacePolicy::Wr);
             for point in curve.points() {
-                let price = curve.price_ms_per_mib(point.workspace);
-                row!(data; policy, point.workspace, point.time_ms, price);
+                row!(data; policy, point.workspace, point.time_ms, curve.price_ms_per_mib(point.workspace));
             }
             falls.push(Drawn::steps(&curve, range, tone(policy)).named(policy));
             let limits = (0..27).map(|half| range[0].0 as f64 * (f64::from(half) / 2.0).exp2());

@@ -141,8 +141,7 @@ fn fit_line(points: impl Iterator<Item = [f64; 2]>) -> [f64; 2] {
     // With weights 1 / y²: sums of 1, x, x², y and x y.
     let mut sums = [0.0; 5];
     for [x, y] in points {
-        let terms = [1.0, x, x * x, y, x * y];
-        sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term / (y * y));
+        sums.iter_mut().zip([1.0, x, x * x, y, x * y]).for_each(|(sum, term)| *sum += term / (y * y));
     }
     let [one, x, xx, y, xy] = sums;
     let (determinant, mean) = (one * xx - x * x, if one > 0.0 { y / one } else { 0.0 });

@@ -109,8 +109,7 @@ impl<'a> Bound<'a> {
             let mut inputs = reader.into_iter().flat_map(|reader| &reader.inputs).map(|input| input.0);
             let read = inputs.find(|&input| self.problem.tensors[input].unit == unit);
             let below = tables.last().map_or(&free, |table| &table.ms);
-            let table = Table::new(self.problem, unit, read, price, below);
-            tables.push(table);
+            tables.push(Table::new(self.problem, unit, read, price, below));
         }
         answer.bound_ms += tables.last().map_or(0.0, |table| table.ms[none]);
         let mut wanted = none;

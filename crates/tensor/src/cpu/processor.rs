@@ -23,8 +23,7 @@ fn name_in(info: &str) -> String {
     let cores: BTreeSet<String> =
         cores.map(|(implementer, part)| format!("implementer {implementer} part {part}")).collect();
     let name = values("model name").next().unwrap_or_else(|| ARCH.to_owned());
-    let words: Vec<String> = std::iter::once(name).chain(cores).collect();
-    words.join(", ")
+    std::iter::once(name).chain(cores).collect::<Vec<String>>().join(", ")
 }
 
 /// The widest vectors of this processor that our kernels use: what [`dispatch`](super::dispatch) picks.

@@ -62,8 +62,7 @@ const MOST_LABEL: u32 = 1 << 24;
 
 /// Makes `pixels` so many bytes, of any contents.
 fn make_room(pixels: &mut Vec<u8>, bytes: usize) -> Result<(), MemoryError> {
-    let missing = bytes.saturating_sub(pixels.len());
-    pixels.try_reserve_exact(missing).map_err(|_| MemoryError::Host { bytes })?;
+    pixels.try_reserve_exact(bytes.saturating_sub(pixels.len())).map_err(|_| MemoryError::Host { bytes })?;
     pixels.resize(bytes, 0);
     Ok(())
 }

@@ -115,8 +115,7 @@ impl Group {
         };
         if !self.leads() {
             members.send(bytemuck::cast_slice(values))?;
-            let sums = receive(&members.links[0])?;
-            values.copy_from_slice(&sums);
+            values.copy_from_slice(&receive(&members.links[0])?);
             return Ok(());
         }
         for theirs in members.links.iter().map(receive).collect::<Result<Vec<_>, _>>()? {

@@ -86,8 +86,7 @@ fn field(file: &Path, name: &str) -> Option<Bytes> {
 
 /// What stands behind `name` in one of Linux's lists.
 fn text(file: &Path, name: &str) -> Option<String> {
-    let list = fs::read_to_string(file).ok()?;
-    list.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+    fs::read_to_string(file).ok()?.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
 }
 
 #[cfg(all(test, target_os = "linux"))]

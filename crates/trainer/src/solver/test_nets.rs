@@ -92,8 +92,7 @@ impl Execution {
                 }
             }
         }
-        let values = sums.iter_mut().flat_map(|sum| &mut sum.values);
-        values.for_each(|value| *value /= weights);
+        sums.iter_mut().flat_map(|sum| &mut sum.values).for_each(|value| *value /= weights);
         Ok((sums, done))
     }
 
