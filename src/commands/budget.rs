@@ -96,8 +96,13 @@ impl Goal {
         let updates = nets[0].is_training();
         let outlines: Vec<Outline> = nets.iter().map(|net| net.outline(updates)).collect();
         let (outline, base) = (&outlines[net], ArenaLayout::base(&outlines));
-        let below =
-            |floor: BelowFloor| too_small(budget, base + floor.floor, &format!("layer '{}'", floor.node));
+        let below = |below: BelowFloor| match below.lacks {
+            Bytes::ZERO => too_small(budget, base + below.floor, &format!("layer '{}'", below.node)),
+            lacks => Error::Refused(format!(
+                "--memory-policy {policy} wants {lacks} more of the host's memory than the {} that may be page-locked",
+                costs.host
+            )),
+        };
         let within = budget.saturating_sub(base);
         let planned = policy.plan(outline, &costs, within, nets[net].classifier()).map_err(below)?;
         let limit = |kernel: &Kernel| {

@@ -4,8 +4,8 @@ mod nets;
 
 use memory::Action::{Backward, Forward, Hold, Offload, Prefetch};
 use memory::policy::{
-    Algorithms, BelowFloor, Costs, Fate, MemoryPlan, MemoryPolicy, Offloading, accudnn, joint, simulate,
-    vdnn, vdnn_dyn,
+    Algorithms, BelowFloor, Costs, Fate, MemoryPlan, MemoryPolicy, Offloading, joint, simulate, vdnn,
+    vdnn_dyn,
 };
 use memory::{Buffer, Outline, Schedule, StreamKind};
 use nets::{EVERYTHING, FP32, Net, TF32, floor, offloaded};
@@ -42,7 +42,7 @@ fn baselines(net: &Net, budget: Bytes) -> Vec<(&'static str, Result<MemoryPlan, 
         ("vDNN_all (p)", vdnn(Offloading::All, Algorithms::Greedy)),
         ("vDNN_conv (p)", vdnn(Offloading::Convolutions, Algorithms::Greedy)),
         ("vDNN_dyn", vdnn_dyn(vdnn)),
-        ("AccUDNN", accudnn(outline, costs, budget)),
+        ("AccUDNN", MemoryPolicy::Accudnn.plan(outline, costs, budget, 0)),
     ]
 }
 
@@ -321,7 +321,7 @@ fn costs_that_are_none_end_in_a_panic_that_says_so() {
         let policies: [&dyn Fn(); 4] = [
             &|| drop(joint(outline, &costs, budget)),
             &|| drop(floor(outline, &costs)),
-            &|| drop(accudnn(outline, &costs, budget)),
+            &|| drop(MemoryPolicy::Accudnn.plan(outline, &costs, budget, 0)),
             &|| drop(MemoryPolicy::Keep.plan(outline, &costs, budget, 0)),
         ];
         for policy in policies {

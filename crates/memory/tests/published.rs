@@ -4,8 +4,8 @@ mod nets;
 
 use memory::Action::{self, Backward, Forward, Hold, Offload, Prefetch};
 use memory::policy::{
-    Algorithms, LayerWork, MemoryPlan, Offloading, Speeds, TimedSize, accudnn, learning_rate, tune, vdnn,
-    vdnn_dyn,
+    Algorithms, LayerWork, MemoryPlan, MemoryPolicy, Offloading, Speeds, TimedSize, learning_rate, tune,
+    vdnn, vdnn_dyn,
 };
 use memory::{ArenaLayout, Buffer, Schedule};
 use nets::{EVERYTHING, FP32, Net, offloaded};
@@ -154,6 +154,30 @@ fn vdnn_dyn_tries_in_the_order_of_the_paper() {
 }
 
 #[test]
+fn no_policy_offloads_more_than_the_host_may_lock() {
+    use MemoryPolicy::{Accudnn, VdnnAll, VdnnConvLean, VdnnDyn};
+    let mut net = nets::resnet([1, 1, 1, 1], 8, FP32);
+    let budget = Accudnn.floor(&net.outline, &net.costs, net.classifier()).floor;
+    for (policy, budget) in
+        [(Accudnn, budget), (VdnnAll, EVERYTHING), (VdnnConvLean, EVERYTHING), (VdnnDyn, EVERYTHING)]
+    {
+        net.costs.host = EVERYTHING;
+        let plan = |net: &Net| policy.plan(&net.outline, &net.costs, budget, net.classifier());
+        let wanted = plan(&net).unwrap().host;
+        assert_eq!(
+            wanted == Bytes::ZERO,
+            policy == VdnnDyn,
+            "{policy} keeps what it has room for, or does not"
+        );
+        net.costs.host = wanted;
+        assert_eq!(plan(&net).unwrap().host, wanted, "{policy}");
+        net.costs.host = wanted.saturating_sub(Bytes(1));
+        let lacks = plan(&net).map_or_else(|below| below.lacks, |_| Bytes::ZERO);
+        assert_eq!(lacks, wanted.saturating_sub(net.costs.host), "{policy} of {wanted}");
+    }
+}
+
+#[test]
 fn a_learning_rate_grows_with_the_mini_batch_and_stops_to() {
     let rate = |times, convexity| learning_rate(0.1, times, convexity);
     assert!(
@@ -219,7 +243,7 @@ fn accudnn_models_times_and_finds_the_largest_mini_batch_without_a_stall() {
     );
     let next = tuned.mini_batch + 1;
     let costs = speeds.costs(&layers, f64::from(next) / 64.0, &net.costs);
-    let next = accudnn(&net.outline.scaled(next, 64), &costs, budget);
+    let next = MemoryPolicy::Accudnn.plan(&net.outline.scaled(next, 64), &costs, budget, 0);
     assert!(!next.is_ok_and(|plan| plan.timeline.stall_ms <= 1e-3 * plan.planned_ms()), "one more would do");
     assert!(tune((&net.outline, 64), (&layers, &speeds), &net.costs, Bytes(1 << 20)).is_none());
 }

@@ -6,24 +6,17 @@
 //! before, a need compared with all bytes and not with those that lack) are mended by simulating the events.
 
 use super::plan::{BelowFloor, Fitting, MemoryPlan};
-use super::{costs::Costs, problem::Problem, trial::Choice};
+use super::{MemoryPolicy, costs::Costs, problem::Problem, trial::Choice};
 use crate::layout::ArenaLayout;
 use crate::outline::Outline;
 use planner::{ARENA_ALIGNMENT, Bytes, Cost, Curve};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The plan that swaps everything but what computation would have to wait for, which is pinned on the device as far as
-/// there is room within `budget` bytes.
-///
-/// # Errors
-/// [`BelowFloor`]: not even swapping everything fits.
-pub fn accudnn(outline: &Outline, costs: &Costs, budget: Bytes) -> Result<MemoryPlan, BelowFloor> {
-    Problem::new(outline, costs).swapped(budget).map(|(_, _, plan)| plan)
-}
-
 impl Problem<'_> {
-    /// The same with its choice, carried out for as much memory as its buffers can then be placed in.
+    /// The plan that swaps everything but what computation would have to wait for, which is pinned on the device as far as
+    /// there is room within `budget` bytes, with its choice, carried out for as much memory as its buffers can then be
+    /// placed in.
     pub(super) fn swapped(&self, budget: Bytes) -> Result<(Choice, u64, MemoryPlan), BelowFloor> {
         let mut capacity = budget.0 / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
         loop {
@@ -180,7 +173,7 @@ pub fn tune(
         let costs = speeds.costs(layers, f64::from(mini_batch) / f64::from(base), costs);
         let outline = outline.scaled(mini_batch, base);
         let beside = ArenaLayout::base(std::slice::from_ref(&outline));
-        let plan = accudnn(&outline, &costs, budget.saturating_sub(beside)).ok()?;
+        let plan = MemoryPolicy::Accudnn.plan(&outline, &costs, budget.saturating_sub(beside), 0).ok()?;
         let stalls = plan.timeline.stall_ms > 1e-3 * plan.planned_ms();
         let samples_per_s = 1e3 * f64::from(mini_batch) / plan.planned_ms();
         (!stalls).then_some(Tuned { mini_batch, plan, samples_per_s })

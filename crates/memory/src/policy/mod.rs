@@ -15,7 +15,7 @@ mod simulate;
 mod trial;
 mod vdnn;
 
-pub use accudnn::{LayerWork, Speeds, TimedSize, Tuned, accudnn, learning_rate, tune};
+pub use accudnn::{LayerWork, Speeds, TimedSize, Tuned, learning_rate, tune};
 pub use costs::{Costs, PassCosts};
 pub use joint::joint;
 pub use plan::{BelowFloor, Fate, MemoryPlan};
@@ -25,6 +25,7 @@ pub use vdnn::{Algorithms, Offloading, vdnn, vdnn_dyn};
 use crate::{outline::Outline, schedule::Schedule};
 use plan::Fitting;
 use planner::Bytes;
+use problem::Problem;
 use serde::de::{IntoDeserializer, value::Error};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -60,7 +61,7 @@ impl MemoryPolicy {
     /// `classifier` on.
     ///
     /// # Errors
-    /// [`BelowFloor`]: no plan of this policy fits.
+    /// [`BelowFloor`]: no plan of this policy fits, or it offloads more than the host may lock.
     pub fn plan(
         self,
         outline: &Outline,
@@ -70,15 +71,19 @@ impl MemoryPolicy {
     ) -> Result<MemoryPlan, BelowFloor> {
         costs.check(outline);
         let vdnn = |inputs, algorithms| vdnn(outline, costs, budget, classifier, (inputs, algorithms));
-        match self {
+        let plan = match self {
             Self::Keep => Fitting::new(outline, costs, Schedule::plain(outline).actions).within(budget),
             Self::VdnnAll => vdnn(Offloading::All, Algorithms::Fastest),
             Self::VdnnAllLean => vdnn(Offloading::All, Algorithms::LeastMemory),
             Self::VdnnConv => vdnn(Offloading::Convolutions, Algorithms::Fastest),
             Self::VdnnConvLean => vdnn(Offloading::Convolutions, Algorithms::LeastMemory),
             Self::VdnnDyn => vdnn_dyn(vdnn),
-            Self::Accudnn => accudnn(outline, costs, budget),
+            Self::Accudnn => Problem::new(outline, costs).swapped(budget).map(|(_, _, plan)| plan),
             Self::Joint => joint(outline, costs, budget),
+        }?;
+        match plan.host.saturating_sub(costs.host) {
+            Bytes::ZERO => Ok(plan),
+            lacks => Err(BelowFloor { floor: plan.device, lacks, ..BelowFloor::default() }),
         }
     }
 

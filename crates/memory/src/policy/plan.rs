@@ -22,14 +22,16 @@ pub enum Fate {
     Recomputed,
 }
 
-/// A budget in which no plan of a policy fits.
+/// A budget in which no plan of a policy fits, or whose plan offloads too much.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Error)]
-#[error("what comes and goes in an iteration needs {floor}, most of all at layer '{node}'")]
+#[error("an iteration needs {floor}, most of all at layer '{node}', and {lacks} more than the host may lock")]
 pub struct BelowFloor {
     /// The smallest budget in which a plan was found.
     pub floor: Bytes,
     /// The layer whose pass needs most.
     pub node: String,
+    /// So much more of the host's memory is wanted than may be page-locked.
+    pub lacks: Bytes,
 }
 
 /// The iteration that a policy wants.
@@ -186,7 +188,7 @@ impl<'a> Fitting<'a> {
         let passes = passes.filter_map(|(action, alive)| Some((alive, action.pass()?.0)));
         let most = passes.max_by_key(|&(alive, _)| alive);
         let name = |(_, node): (Bytes, usize)| self.outline.nodes[node].name.clone();
-        BelowFloor { floor, node: most.map(name).unwrap_or_default() }
+        BelowFloor { floor, node: most.map(name).unwrap_or_default(), lacks: Bytes::ZERO }
     }
 }
 
