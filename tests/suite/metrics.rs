@@ -332,6 +332,22 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     );
 }
 
+#[test]
+fn fewer_images_than_a_mini_batch_are_predicted_where_a_net_reshapes_it() {
+    let folder = Folder::new();
+    let reshape = "layer { name: \"rows\" type: \"Reshape\" bottom: \"pool2\" top: \"rows\" reshape_param { shape { dim: 8 dim: -1 } } }\n";
+    folder.change_net("layer {\n  name: \"ip\"", &format!("{reshape}layer {{\n  name: \"ip\""));
+    folder.change_net("bottom: \"pool2\" top: \"ip\"", "bottom: \"rows\" top: \"ip\"");
+    folder.succeed(&format!("{TRAIN} --no-test --max-iter 6"));
+    for name in ["a.png", "b.png"] {
+        folder.write(name, png(8, |x, y| [(x * y) as u8]));
+    }
+    let predict =
+        "--model net.prototxt --weights small_iter_6.safetensors --policy undivided --database measured";
+    let both = folder.json(&format!("predict a.png b.png {predict}"));
+    assert_eq!(both["predictions"][0]["classes"], both["predictions"][1]["classes"]);
+}
+
 /// Such images have one size whatever the data's is, and the first filter knows their channels.
 #[test]
 fn images_that_the_net_resizes_are_predicted_away_from_its_data() {

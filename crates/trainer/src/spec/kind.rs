@@ -140,6 +140,7 @@ impl LayerKind {
             }
             Self::ImageData(params) => Some(params.batch_size),
             Self::Data(params) => Some(params.batch_size),
+            Self::Reshape(ReshapeParams { axis: 0, dims, .. }) => usize::try_from(*dims.first()?).ok(),
             _ => None,
         }
     }
@@ -172,6 +173,9 @@ impl LayerKind {
             }
             Self::ImageData(params) => params.batch_size = samples,
             Self::Data(params) => params.batch_size = samples,
+            Self::Reshape(ReshapeParams { axis: 0, dims, .. }) => {
+                dims.iter_mut().take(1).for_each(|dim| *dim = samples as i64)
+            }
             _ => {}
         }
     }

@@ -94,7 +94,7 @@ impl NetSpec {
         first(true).or_else(|| first(false))
     }
 
-    /// Makes it `samples`, at least 1, per iteration in every layer that reads a data set or brings as many data.
+    /// Makes it `samples`, at least 1, per iteration in every layer that reads a data set, or brings or reshapes as many.
     pub fn set_mini_batch(&mut self, samples: usize) {
         let before = self.mini_batch();
         let kinds = self.layers.iter_mut().map(|layer| &mut layer.kind);

@@ -244,6 +244,20 @@ fn the_mini_batch_can_be_changed() {
     spec.set_mini_batch(5);
     let batches: Vec<_> = spec.layers.iter().map(|layer| layer.kind.mini_batch()).collect();
     assert_eq!(batches, [Some(3), Some(5), Some(5)]);
+    // So does what is reshaped to as many rows, and to no other number or along another axis.
+    let reshape =
+        |shape| format!("layer {{ type: 'Reshape' bottom: 'z' top: 'r' reshape_param {{ {shape} }} }}\n");
+    let shapes = ["shape { dim: 2 dim: -1 }", "shape { dim: 0 dim: 2 }", "shape { dim: 2 } axis: 1", ""];
+    let mut spec = net(&[data.to_owned(), shapes.map(reshape).concat()].concat());
+    spec.set_mini_batch(5);
+    let dims = spec.layers.iter().filter_map(|layer| match &layer.kind {
+        LayerKind::Reshape(reshape) => Some(reshape.dims.clone()),
+        _ => None,
+    });
+    assert_eq!(dims.collect::<Vec<_>>(), [vec![5, -1], vec![0, 2], vec![2], vec![]]);
+    let mut spec = net("layer { type: 'Reshape' bottom: 'x' top: 'y' }");
+    spec.set_mini_batch(5);
+    assert_eq!(spec.mini_batch(), None);
 }
 
 #[test]
