@@ -42,7 +42,9 @@ fn fine_tuning_begins_with_the_layers_of_the_same_names() {
     // A step of rate 0 shows where everything began; a solver can name the weights, too.
     let solver = text(&folder.read("solver.prototxt")).replace("base_lr: 0.05", "base_lr: 0");
     folder.write("solver.prototxt", solver + "\nweights: 'first_iter_3.safetensors'\n");
-    folder.succeed(&tune.replace("--weights first_iter_3.safetensors", ""));
+    let output = folder.run(&tune.replace("--weights first_iter_3.safetensors", ""));
+    let warning = "warning: base_lr is 0: at that rate nothing is trained\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), warning));
     let still = tensors(&folder.read("second_iter_1.safetensors"));
     for name in ["conv1.0", "conv1.1", "conv2.0", "conv2.1"] {
         assert_eq!(first[name], still[name], "{name} is copied");

@@ -120,11 +120,7 @@ pub(super) fn prepare(
     }
     notes.push(format!("seed {}", training.seed));
     notes.extend(ranks_note(group.share(), &nets[0]));
-    let mut odd = training.warnings(nets);
-    if nets[0].learned() > 0 && nets[0].graph().params.iter().all(|param| !param.trained) {
-        odd.push("every parameter of the net has lr_mult 0: nothing is trained".to_owned());
-    }
-    warnings.extend(odd.into_iter().inspect(|warning| console.warn(warning)));
+    warnings.extend(training.warnings(nets).into_iter().inspect(|warning| console.warn(warning)));
     let mut report = NetReport::new(&net, &mut nets[0], synthetic);
     let test_data = tests.iter().zip(&nets[1..]).map(|(spec, net)| DataReport::new(spec, net, synthetic));
     report.test_data = test_data.collect();

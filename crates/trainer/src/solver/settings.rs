@@ -84,8 +84,13 @@ impl Training {
         let trained = names(&nets[0]);
         let only_tested = nets[1..].iter().flat_map(names).filter(|name| !trained.contains(name));
         let only_tested = only_tested.map(|name| format!("parameter '{name}' is tested, but not trained"));
-        let idle =
-            (!nets[0].has_loss()).then(|| "no layer of the net is a loss: nothing is learnt".to_owned());
+        let is_fixed = nets[0].learned() > 0 && nets[0].graph().params.iter().all(|param| !param.trained);
+        let idle = [
+            (!nets[0].has_loss(), "no layer of the net is a loss: nothing is learnt"),
+            (is_fixed, "every parameter of the net has lr_mult 0: nothing is trained"),
+            (self.spec.learning_rate.base_lr == 0.0, "base_lr is 0: at that rate nothing is trained"),
+        ];
+        let idle = idle.into_iter().filter(|(is_so, _)| *is_so).map(|(_, warning)| warning.to_owned());
         let of_data = self.late_change().into_iter().chain(by_class).chain(strangers);
         of_data.chain(only_tested).chain(self.slow_averages(&nets[0])).chain(idle).collect()
     }
