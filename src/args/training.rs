@@ -118,7 +118,7 @@ pub struct PredictArgs {
     /// Classes to name for each image
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "5", value_parser = count::<1_000_000>)]
     pub top: usize,
-    /// Images at once; overrides the file's, and fewer images are filled up to it
+    /// Images at once; overrides the file's
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>, allow_negative_numbers = true)]
     pub batch: Option<usize>,
     #[command(flatten)]
@@ -138,7 +138,7 @@ pub struct ExportArgs {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// The size of the images, if neither the net nor its data says it
+    /// The size of the images, whatever the net or its data says; a crop_size that fits cuts them down
     #[arg(long, value_name = "CxHxW", require_equals = true, value_parser = image_shape)]
     pub synthetic: Option<[usize; 3]>,
 }

@@ -45,7 +45,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<()> {
     let input = spec.layers.iter_mut().map(|layer| &mut layer.kind).find(|kind| kind.reads_data());
     let Some(LayerKind::ImageData(reading)) = input else { unreachable!("what predicts reads images") };
     let images = images(&args.images, reading, &console)?;
-    let batch = args.batch.unwrap_or(reading.batch_size.min(images.len()));
+    let batch = args.batch.unwrap_or(reading.batch_size).min(images.len());
     reading.images = images.clone();
     let request =
         Request { batch: Some(Batch::Samples(batch)), ..Request::new("predict", &args.planning, &args.run) };

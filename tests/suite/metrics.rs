@@ -308,13 +308,6 @@ fn images_are_predicted_one_by_one_and_by_the_folder() {
     let one = folder.succeed(&format!("predict images/05.png {predict} --top 1"));
     let class = &predictions[5]["classes"][0]["class"];
     assert!(one.contains(&format!("images/05.png: {class} (")), "{one}");
-    // A net with a mini-batch of its own gets that.
-    let filled = folder.json(&format!("predict images/05.png {predict} --batch 8"));
-    assert_eq!(
-        (&filled["net"]["mini_batch"], &filled["predictions"][0]["classes"][0]["class"]),
-        (&json!(8), class)
-    );
-    assert_eq!(filled["predictions"].as_array().unwrap().len(), 1);
 
     let refused = |image: &str, reason: &str| {
         let output = folder.run(&format!("predict {image} {predict}"));

@@ -24,7 +24,7 @@ pub enum Fate {
 
 /// A budget in which no plan of a policy fits, or whose plan offloads too much.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Error)]
-#[error("an iteration needs {floor}, most of all at layer '{node}', and {lacks} more than the host may lock")]
+#[error("an iteration needs {floor}, most of all at layer '{node}'; of the host's memory it lacks {lacks}")]
 pub struct BelowFloor {
     /// The smallest budget in which a plan was found.
     pub floor: Bytes,
