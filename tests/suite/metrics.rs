@@ -186,6 +186,20 @@ fn logs_are_drawn() {
     }
 }
 
+/// Root reads whatever it likes.
+#[cfg(unix)]
+#[test]
+fn of_a_log_that_cannot_be_read_the_cause_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    folder.write("log.jsonl", "{}\n");
+    fs::set_permissions(folder.path("log.jsonl"), fs::Permissions::from_mode(0o200)).unwrap();
+    let output = folder.run(&format!("{TRAIN} --log log.jsonl"));
+    let is_root = fs::read(folder.path("log.jsonl")).is_ok();
+    let cause = if is_root { "it is not the log of a training" } else { "Permission denied" };
+    assert_refused(&output, 1, &["log.jsonl: ", cause], "a log without permission");
+}
+
 #[test]
 fn the_rate_and_the_number_of_epochs_are_taken_from_the_command_line() {
     let folder = Folder::new();
