@@ -1,9 +1,9 @@
 //! Pooling over windows of each channel: maximum or average, with padding and Caffe's rounding of the output's extents.
 //!
 //! * Maximum: padding never wins. Forward saves which tap of the window won (the first of several equal ones in
-//!   row-major order); backward sends `dy` there. A NaN wins, of several the last one (in BF16, the last pixel counts as
-//!   it). A window of nothing but negative infinity has no winner and passes no gradient. With a ReLU behind, a maximum
-//!   that it makes 0 has no winner either: backward needs neither a pass through it nor its output.
+//!   row-major order); backward sends `dy` there. A NaN wins, of several the last one (in BF16 the last pixel may count
+//!   as it). A window of nothing but negative infinity has no winner and passes no gradient. With a ReLU behind, a
+//!   maximum that it makes 0 has no winner either: backward needs neither a pass through it nor its output.
 //! * Average: the sum divided by the number of pixels of the window inside the image *and its padding*, as in Caffe on
 //!   a CPU: a window hanging over the padded edge divides by less. Backward spreads `dy` likewise and needs no data.
 //!
@@ -30,8 +30,8 @@ fn tap_size(geometry: &PoolGeometry) -> usize {
     if geometry.window[0] * geometry.window[1] < 256 { 1 } else { 4 }
 }
 
-/// `y = maximum over windows of x`, each pixel with the `bias` of its channel, which in BF16 only the largest gets, with
-/// `relu` rectified; `winners` gets what [`mask`] says.
+/// `y = maximum over windows of x`, each pixel with the `bias` of its channel, which in BF16 only the largest gets,
+/// with `relu` rectified; `winners` gets what [`mask`] says.
 pub fn forward_max(
     device: &Device,
     geometry: &PoolGeometry,
